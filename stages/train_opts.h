@@ -316,8 +316,9 @@
                        "layer",                                                                    \
                    .more = "Each of them has some of the experts. A row goes to the ranks of the " \
                            "experts that it chose, and what they make of it comes back; no row "   \
-                           "is dropped. Results differ from those of ranks that all have all "     \
-                           "experts as sums in another order do."),                                \
+                           "is dropped. Ranks that divide the rows of a micro-batch (context) "    \
+                           "share the batch, too. Results differ from those of ranks that all "    \
+                           "have all experts as sums in another order do."),                       \
         LF_OPT_ROW(.name = "expert_room", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .def = "0", \
                    .max = 65536, .field = LF_OPT_FIELD(CONFIG, c.axes.expert_room),                \
                    .help =                                                                         \

@@ -160,6 +160,9 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
  * what its experts get of others, and counts as one whose gradients are 0. It does nothing where
  * the chain has nothing to exchange. */
 int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err);
+/* The same in this slot, whose bytes what is computed of others takes, and for any segment. */
+int lf_exec_idle_slot(lf_exec *ex, int chain, enum lf_segment seg, int slot,
+                      enum lf_variant variant, lf_err *err);
 
 /* With zero = 3: gathers the weights that chains with `whole` read, which every rank may then run
  * as often as it likes, or not at all. They stay until another chain, or the optimizer, runs, or

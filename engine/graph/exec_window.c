@@ -174,8 +174,10 @@ static int piece(const struct run *r, size_t from, size_t to, size_t part, lf_er
     const struct lf_call *calls = lf_exec_calls(ex, r->chain, r->slot, r->variant);
     struct lf_captured *captured =
         &r->bc->part[(size_t)(r->slot * r->bc->variants + r->variant) * r->bc->n_parts + part];
-    if (from >= to || r->idle)
+    if (from >= to)
         return 0;
+    if (r->idle) /* no event stands within a region */
+        return lf_exec_idle_experts(ex, r->chain, calls, from, to, err);
     if (ex->o.poison)
         return lf_exec_run_poisoned(ex, r->chain, from, to, r->slot, r->variant, err);
     if (ex->prof)
@@ -229,17 +231,28 @@ int lf_exec_run_windows(lf_exec *ex, int chain, enum lf_segment seg, int slot, i
     return run(&r, err);
 }
 
-int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err)
+int lf_exec_idle_slot(lf_exec *ex, int chain, enum lf_segment seg, int slot,
+                      enum lf_variant variant, lf_err *err)
 {
-    struct run r = run_of(ex, chain, seg, 0, (int)variant);
+    struct run r = run_of(ex, chain, seg, slot, (int)variant);
     const int rc = lf_exec_check_held(ex, r.c, err);
     r.idle = true;
     if (rc != 0 || r.c->n_windows)
         return rc != 0 ? rc : run(&r, err);
     const lf_graph *g = r.c->g;
-    return lf_exec_idle_experts(ex, chain, lf_exec_calls(ex, chain, 0, (int)variant),
-                                seg == LF_FWD ? 0 : g->n_fwd, seg == LF_FWD ? g->n_fwd : g->n_n,
+    return lf_exec_idle_experts(ex, chain, lf_exec_calls(ex, chain, slot, (int)variant),
+                                seg == LF_FWD          ? 0
+                                : seg == LF_BWD_WEIGHT ? g->n_bwd
+                                                       : g->n_fwd,
+                                seg == LF_FWD         ? g->n_fwd
+                                : seg == LF_BWD_INPUT ? g->n_bwd
+                                                      : g->n_n,
                                 err);
+}
+
+int lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant variant, lf_err *err)
+{
+    return lf_exec_idle_slot(ex, chain, seg, 0, variant, err);
 }
 
 /* ---- what no chain has a window for ---- */

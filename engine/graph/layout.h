@@ -49,11 +49,11 @@
  * from, and backwards the gradients in the same sum as the products: [R, 2]. Where several ranks
  * have the same heads all count them as often, which leaves the means what they are.
  *
- * Ranks of the expert axis are successive ranks of the data axis: they have micro-batches of their
- * own, and divide the experts of each layer (Shazeer et al. 2017, arXiv 1701.06538; Lepikhin et al.
+ * Ranks of the expert axis are successive ranks of the data and the context axis together: they have
+ * rows of their own, and divide the experts of each layer (Shazeer et al. 2017, arXiv 1701.06538; Lepikhin et al.
  * 2020, arXiv 2006.16668). A row goes to the ranks of the experts that it chose and comes back
  * (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
- * is left to sum is that of the ranks of the data axis with the same experts.
+ * is left to sum is that of those ranks with the same experts.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H
@@ -74,7 +74,8 @@ struct lf_layout {
     bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
     int context;   /* ranks that divide the rows of a micro-batch */
     int context_rank; /* [0, context) */
-    int expert;      /* ranks of the data axis that divide the experts; a divisor of their number */
+    int expert;      /* ranks of the data and the context axis that divide the experts; a divisor of
+                   their number */
     int expert_rank; /* [0, expert) */
     /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is
      * more comes in further rounds. */

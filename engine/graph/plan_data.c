@@ -25,10 +25,10 @@ int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err
 }
 
 /* What is summed at the end of a step. With zero >= 2 sums go beside each backward pass
- * (plan_window.c), but for the few numbers that all ranks need. */
+ * (plan_window.c), but for the few numbers that all ranks need, and for experts. */
 static bool summed(const lf_plan *p, const struct lf_pgroup *g)
 {
-    return g->need[LF_P_GRAD] && (p->ranks.zero < 2 || g->balanced);
+    return g->need[LF_P_GRAD] && (p->ranks.zero < 2 || g->balanced || g->experts);
 }
 
 /* Groups [first, end) of the store. */
@@ -68,6 +68,9 @@ int lf_plan_buckets(lf_plan *p, lf_err *err)
                !(b.n && p->ranks.zero >= 2)); /* what lies between is no part of the store then */
         if (b.n)
             p->bucket[p->n_buckets++] = b;
+        if (b.n && b.experts && p->sharded && /* the group is a unit */
+            lf_plan_count_bucket(p, &p->bucket[p->n_buckets - 1], &p->unit[ps->g[first].unit], err))
+            return LF_ENOMEM;
         end = first;
     }
     return 0;

@@ -3,7 +3,9 @@
  * Sharded state (ZeRO, Rajbhandari et al. 2020). Stage 1: a rank keeps the moments of its own part
  * of the weights, and the masters where graphs read copies instead. It updates that part, then the
  * ranks give each other what they updated. Stage 2: it keeps the gradients of its part alone. Stage
- * 3: the weights, too. What is not kept exists in windows (plan_window.c).
+ * 3: the weights, too. What is not kept exists in windows (plan_window.c). Experts that ranks divide
+ * are apart on each rank already: in every stage their gradients and weights are whole where they
+ * are, and the ranks with the same ones divide their state as in stage 1.
  *
  * The store's groups form **units**: with stage 1 those of a bucket of gradients (plan_data.c),
  * else those of a layer. A unit is cut into one range for each rank. Cuts lie at the starts of
@@ -29,13 +31,19 @@ void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first,
 
 /* ---- units ---- */
 
+/* The stage by which a group is divided. */
+static int stage_of(const lf_plan *p, const struct lf_pgroup *g)
+{
+    return g->experts && p->ranks.zero > 1 ? 1 : p->ranks.zero;
+}
+
 /* Stage 1 divides everything that has gradients. Balanced biases are a few numbers that every rank
  * updates from sums that all have, so the later stages leave them whole. */
 static bool divided(const lf_plan *p, const struct lf_pgroup *g)
 {
-    return p->ranks.zero == 1
-               ? g->need[LF_P_GRAD]
-               : !g->balanced && !g->elsewhere && (g->need[LF_P_GRAD] || p->ranks.zero == 3);
+    const int stage = stage_of(p, g);
+    return stage == 1 ? g->need[LF_P_GRAD]
+                      : !g->balanced && !g->elsewhere && (g->need[LF_P_GRAD] || stage == 3);
 }
 
 /* Length of the part of a name that its layer has in common: "layers.3" of "layers.3.attn.q"; the
@@ -82,11 +90,12 @@ static void add_group(lf_plan *p, struct lf_unit *u, size_t i)
 
 /* Ranks of the tensor axis may have different shares of a vocabulary. Then its groups are units of
  * their own, so that all other units have the same cuts on each of these ranks, and what they sum
- * is the same part (exec_tensor.c). */
+ * is the same part (exec_tensor.c). So are those of experts, which fewer ranks divide. */
 static bool apart(const lf_plan *p, size_t i)
 {
     const lf_pstore *ps = p->ps;
-    return ps->layout.tensor > 1 && ps->p[ps->g[i].first].d.shard == LF_SHARD_VOCABULARY;
+    return ps->g[i].experts ||
+           (ps->layout.tensor > 1 && ps->p[ps->g[i].first].d.shard == LF_SHARD_VOCABULARY);
 }
 
 static void make_units(lf_plan *p)
@@ -102,6 +111,8 @@ static void make_units(lf_plan *p)
             u->first = i;
         }
         add_group(p, u, i);
+        if (p->ps->g[i].experts) /* a bucket of its own (lf_plan_buckets), without a gap */
+            u->n = (size_t)(p->ps->g[i].rows * p->ps->g[i].cols);
         last = i;
     }
 }
@@ -196,7 +207,7 @@ static void own_unit(const lf_plan *p, const struct lf_unit *u)
     }
 }
 
-static int count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u, lf_err *err)
+int lf_plan_count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u, lf_err *err)
 {
     const int ranks = lf_plan_sum_ranks(p, u->experts);
     b->count = lf_arena_alloc(p->arena, (size_t)ranks, sizeof *b->count, err);
@@ -209,9 +220,9 @@ static int count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u
 
 static void choose_parts(lf_plan *p)
 {
-    const int zero = p->ranks.zero;
     for (size_t i = 0; i < p->ps->n_g; i++) {
         struct lf_pgroup *g = &p->ps->g[i];
+        const int zero = stage_of(p, g);
         if (g->unit < 0)
             continue;
         const bool state = g->need[LF_P_M]; /* balanced biases have none */
@@ -457,12 +468,12 @@ static int check(const lf_plan *p, lf_err *err)
             "zero = %d: %d GPUs, of which %d at most divide gradients; set zero_inner to "
             "the GPUs of a node",
             p->ranks.zero, p->ranks.ranks, GPUS_MOST);
-    if (p->ps->layout.expert > 1 && (p->ranks.zero > 1 || p->ranks.groups > 1))
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with zero = %d%s: experts that ranks divide have their "
-                       "gradients and weights whole; take zero = 1 without zero_inner",
-                       p->ps->layout.expert, p->ranks.zero,
-                       p->ranks.groups > 1 ? " and zero_inner" : "");
+    if (p->ps->layout.expert > 1 && p->ranks.groups > 1)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "expert = %d with zero_inner: the ranks with the same experts are in several "
+            "of these groups; leave zero_inner out",
+            p->ps->layout.expert);
     if (p->ranks.zero == 3 && p->o.fp8)
         return lf_fail(err, LF_ENOTSUP,
                        "zero = 3 with precision fp8: 8-bit copies are made of whole weights; take "
@@ -503,7 +514,7 @@ int lf_plan_shard(lf_plan *p, lf_err *err)
         if (rc == 0)
             own_unit(p, &p->unit[i]);
         if (rc == 0 && p->ranks.zero == 1)
-            rc = count_bucket(p, &p->bucket[i], &p->unit[i], err);
+            rc = lf_plan_count_bucket(p, &p->bucket[i], &p->unit[i], err);
     }
     if (rc != 0)
         return rc;

@@ -757,6 +757,8 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out);
 void lf_plan_count_experts(const lf_plan *p, struct lf_plan_comm *out);
 /* plan_shard.c: divides units among the ranks, with zero, and lays the store out anew. */
 int lf_plan_shard(lf_plan *p, lf_err *err);
+/* Sets what of a bucket is whose: the bucket of a unit. */
+int lf_plan_count_bucket(lf_plan *p, struct lf_bucket *b, const struct lf_unit *u, lf_err *err);
 /* Are gradients summed for their owners alone, and is the norm? Not so on GPUs with zero = 1 among
  * all ranks: NCCL sums everything there, and has the bits of a run without zero. */
 bool lf_plan_sums_parts(const lf_plan *p);

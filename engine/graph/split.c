@@ -56,11 +56,17 @@ static void choose_ends(struct split *s)
     }
 }
 
+/* Rows of other ranks are here until the next ones come, so the sums over them are not put off. */
+static bool of_others(const lf_graph *g, const struct lf_node *n)
+{
+    return g->ps->layout.expert > 1 && (n->op == LF_OP_MOE_LINEAR_DW || n->op == LF_OP_MOE_COLSUM);
+}
+
 /* Does the first segment need a node, given what it has of the nodes behind? */
 static bool needed(const struct split *s, const struct lf_node *n)
 {
     const lf_graph *g = s->g;
-    bool yes = false;
+    bool yes = of_others(g, n);
     for (int k = 0; k < LF_MAX_OUT; k++) {
         const int32_t t = n->out[k];
         yes = yes || (t && (s->need[lf_root_of(g, t)] ||

@@ -44,7 +44,7 @@ static int check_context(const struct lf_axes *a, lf_err *err)
     return 0;
 }
 
-static int check_expert(const struct lf_axes *a, int data, lf_err *err)
+static int check_expert(const struct lf_axes *a, int sharers, lf_err *err)
 {
     if (at_least_1(a->expert) == 1)
         return a->expert_room > 0 ? lf_fail(err, LF_EINVAL,
@@ -52,11 +52,11 @@ static int check_expert(const struct lf_axes *a, int data, lf_err *err)
                                             "expert to 2 or more",
                                             a->expert_room)
                                   : 0;
-    if (data % a->expert)
+    if (sharers % a->expert)
         return lf_fail(err, LF_EINVAL,
                        "expert = %d: the %d rank%s that share%s the batch cannot form such groups; "
                        "take a divisor of their number",
-                       a->expert, data, data == 1 ? "" : "s", data == 1 ? "s" : "");
+                       a->expert, sharers, sharers == 1 ? "" : "s", sharers == 1 ? "s" : "");
     return 0;
 }
 
@@ -89,7 +89,7 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
                              "start a multiple of %lld ranks",
                              pipeline, tensor, ranks, ranks == 1 ? "" : "s",
                              (long long)tensor * pipeline);
-    const int rc = check_expert(a, most / (tensor * context * pipeline), err);
+    const int rc = check_expert(a, most / (tensor * pipeline), err);
     return rc != 0 ? rc : check_pipeline(a, err);
 }
 
@@ -98,7 +98,7 @@ struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
               context = at_least_1(a->context), expert = at_least_1(a->expert),
               data = at_least_1((int)(ranks / ((int64_t)tensor * context * pipeline)));
-    return (struct lf_train_who){.expert = place / tensor / context % data % expert,
+    return (struct lf_train_who){.expert = place / tensor % (data * context) % expert,
                                  .expert_ranks = expert,
                                  .data = place / tensor / context % data,
                                  .data_ranks = data,
@@ -156,13 +156,14 @@ static int open_others(struct lf_axes_comms *c, const struct lf_train_who *w, lf
     return c->ends || !end ? 0 : err ? err->rc : LF_ECOMM;
 }
 
-/* Within the data axis. */
+/* Among the sharers. */
 static int open_experts(struct lf_axes_comms *c, const struct lf_train_who *w, lf_err *err)
 {
     if (w->expert_ranks == 1)
         return 0;
-    c->experts = lf_comm_split(c->data, w->data / w->expert_ranks, w->data, err);
-    c->same = c->experts ? lf_comm_split(c->data, w->expert, w->data, err) : NULL;
+    const int sharer = lf_axes_sharer(w);
+    c->experts = lf_comm_split(c->data, sharer / w->expert_ranks, sharer, err);
+    c->same = c->experts ? lf_comm_split(c->data, w->expert, sharer, err) : NULL;
     return c->same ? 0 : err ? err->rc : LF_ECOMM;
 }
 
@@ -190,7 +191,7 @@ int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct l
     w->pipeline = lf_mesh_coord(c->mesh, "pipeline");
     c->data = context > 1 ? NULL : lf_mesh_comm(c->mesh, "data");
     c->context = context > 1 ? lf_mesh_comm(c->mesh, "context") : NULL;
-    w->expert = w->data % w->expert_ranks;
+    w->expert = lf_axes_sharer(w) % w->expert_ranks;
     c->tensor = lf_mesh_comm(c->mesh, "tensor");
     c->pipeline = lf_mesh_comm(c->mesh, "pipeline");
     int rc = open_others(c, w, world, err);
@@ -220,8 +221,9 @@ double lf_axes_comm_bytes(const struct lf_train_who *w)
               column = w->pipeline_ranks * w->context_ranks * w->tensor_ranks,
               context = w->context_ranks > 1 ? w->context_ranks + w->data_ranks : 0;
     const double experts =
-        w->expert_ranks == 1 ? 0
-                             : LF_COMM_BYTES * (w->expert_ranks + w->data_ranks / w->expert_ranks);
+        w->expert_ranks == 1
+            ? 0
+            : LF_COMM_BYTES * (w->expert_ranks + lf_axes_sharers(w) / w->expert_ranks);
     if (column == 1)
         return experts;
     return experts +

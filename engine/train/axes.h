@@ -16,8 +16,9 @@
  * gradients of other rows: they are **sharers**. Gradients are summed over them, and sharded state
  * (zero.h) is divided among them.
  *
- * Ranks of the expert axis are successive ones of the data axis, with all other coordinates equal:
- * expert = data % expert_ranks. They have micro-batches of their own, and divide the experts.
+ * Ranks of the expert axis are successive sharers with the same tensor and pipeline coordinate:
+ * expert = sharer % expert_ranks. They have rows of their own, of one micro-batch or of several,
+ * and divide the experts. So this axis is folded over the data and the context axis.
  */
 #ifndef LF_TRAIN_AXES_H
 #define LF_TRAIN_AXES_H
@@ -41,7 +42,7 @@ struct lf_axes {
     int schedule;
     const char *stages; /* layers of each pipeline stage, "6,6,5,3"; NULL: by cost */
     int measured;       /* what a cut takes for costs: 0: FLOPs; 1: times (cost.h) */
-    int expert;         /* ranks of the data axis that divide experts among themselves; 0: 1 */
+    int expert;         /* sharers that divide experts among themselves; 0: 1 */
     double expert_room; /* lf_layout */
 };
 
@@ -51,7 +52,7 @@ struct lf_train_who {
     int context, context_ranks;
     int tensor, tensor_ranks;
     int pipeline, pipeline_ranks;
-    int expert, expert_ranks; /* within the data axis */
+    int expert, expert_ranks; /* within the data and the context axis */
 };
 
 /* LF_EINVAL: so many ranks do not form such groups, or an option needs another one. */
@@ -82,8 +83,8 @@ struct lf_axes_comms {
     lf_comm *column; /* with the same data coordinate: they read the same micro-batches */
     lf_comm *layers; /* with the same layers */
     lf_comm *ends;   /* first and last of the pipeline axis alone; NULL elsewhere */
-    /* of the data axis: those that divide experts with this rank, and those that have the same
-     * ones; NULL: every rank has all experts */
+    /* of the sharers: those that divide experts with this rank, and those that have the same ones;
+     * NULL: every rank has all experts */
     lf_comm *experts, *same;
 };
 /* Zeroed where world is NULL, which is one rank. Without a mesh data and layers are world, and the

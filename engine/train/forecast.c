@@ -118,7 +118,7 @@ static struct lf_train_who planned_rank(const struct lf_train_config *c, int pip
     who.pipeline = pipeline;
     who.data = sharer / who.context_ranks;
     who.context = sharer % who.context_ranks;
-    who.expert = who.data % who.expert_ranks;
+    who.expert = sharer % who.expert_ranks;
     return who;
 }
 

@@ -31,14 +31,14 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
     }
     if (w->data_ranks > 1) {
         lf_buf_addf(out, "%sdata %d", sep, w->data_ranks);
-        if (w->expert_ranks > 1)
-            lf_buf_addf(out, " (expert %d)", w->expert_ranks);
         sep = " x ";
     }
     if (w->context_ranks > 1) {
         lf_buf_addf(out, "%scontext %d", sep, w->context_ranks);
         sep = " x ";
     }
+    if (w->expert_ranks > 1)
+        lf_buf_addf(out, " (expert %d)", w->expert_ranks);
     if (w->tensor_ranks > 1)
         lf_buf_addf(out, "%stensor %d%s", sep, w->tensor_ranks,
                     a->sequence ? ", rows divided" : "");

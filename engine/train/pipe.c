@@ -31,6 +31,7 @@ struct lf_train_pipe {
     struct lf_train_sums *sums;
     const struct lf_train_forwards *forwards; /* under way; NULL: a step of training is */
     int asked;                                /* the first failure of its `each` */
+    int32_t own; /* micro-batches of the list that this rank has; the others are of others */
 };
 
 /* ---- micro-batches of a step ---- */
@@ -325,6 +326,19 @@ static int chain_of(const lf_trainer *t, const struct lf_pipe_item *it)
     return f && !f->train ? h->valid : h->train;
 }
 
+static enum lf_segment segment_of(const struct lf_pipe_item *it)
+{
+    return it->op == LF_PIPE_F   ? LF_FWD
+           : it->op == LF_PIPE_B ? LF_BWD_INPUT
+           : it->op == LF_PIPE_W ? LF_BWD_WEIGHT
+                                 : LF_BWD;
+}
+
+static enum lf_variant variant_of(const lf_trainer *t, const struct lf_pipe_item *it)
+{
+    return it->micro && !t->pipe->forwards ? LF_ACCUM : LF_FIRST;
+}
+
 static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const struct lf_train_pipe *p = t->pipe;
@@ -332,10 +346,9 @@ static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     const int chain = chain_of(t, it);
     const struct lf_train_inputs in = {chain, it->slot, part,
                                        p->sight ? p->sight[it->micro] : NULL};
-    const enum lf_variant v = it->micro && !p->forwards ? LF_ACCUM : LF_FIRST;
     int rc = lf_train_write_inputs(t, &in, &p->batch[it->micro], err);
     if (rc == 0)
-        rc = lf_exec_run(t->m.ex, chain, LF_FWD, it->slot, v, err);
+        rc = lf_exec_run(t->m.ex, chain, LF_FWD, it->slot, variant_of(t, it), err);
     lf_train_expect_run(t, chain, false);
     if (rc != 0 || !part->last)
         return rc;
@@ -345,14 +358,23 @@ static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 static int backward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     const struct lf_train_chunk *h = &t->m.cut.chunk[it->chunk];
-    const enum lf_segment seg = it->op == LF_PIPE_B   ? LF_BWD_INPUT
-                                : it->op == LF_PIPE_W ? LF_BWD_WEIGHT
-                                                      : LF_BWD;
     if (h->part.frozen)
         return 0;
     if (it->op != LF_PIPE_W)
         lf_train_expect_run(t, h->train, true);
-    return lf_exec_run(t->m.ex, h->train, seg, it->slot, it->micro ? LF_ACCUM : LF_FIRST, err);
+    return lf_exec_run(t->m.ex, h->train, segment_of(it), it->slot, variant_of(t, it), err);
+}
+
+/* Of a micro-batch that this rank lacks. None of the ranks with its data coordinate has it, so no
+ * message is sent; ranks that divide experts with this one have theirs, whose rows it takes. */
+static int lacking(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
+{
+    const bool f = it->op == LF_PIPE_F;
+    if (it->op > LF_PIPE_Z || (!f && t->m.cut.chunk[it->chunk].part.frozen))
+        return 0;
+    lf_comm_pass(t->run.comm, it->micro + 1, !f);
+    return lf_exec_idle_slot(t->m.ex, chain_of(t, it), segment_of(it), it->slot, variant_of(t, it),
+                             err);
 }
 
 /* Where the output of a pass goes: into a message, or straight into what another chunk of this rank
@@ -397,6 +419,8 @@ static int await(lf_trainer *t, struct room *m, const struct lf_pipe_item *it, l
 static int carry_out(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
 {
     struct room *const *room = t->pipe->room[it->chunk][it->dir];
+    if (it->micro >= t->pipe->own)
+        return lacking(t, it, err);
     switch ((enum lf_pipe_op)it->op) {
     case LF_PIPE_SEND:
         return begin_message(t, &room[SEND][it->send_buffer], it, err);
@@ -421,28 +445,52 @@ static int walk(lf_trainer *t, const struct lf_pipe *lists, lf_err *err)
     return rc;
 }
 
+/* What the passes of a step move among experts and windows. */
+static void expect_step(lf_trainer *t, int64_t passes)
+{
+    for (int i = 0; i < t->m.cut.n_chunks; i++)
+        lf_train_expect_passes(t, t->m.cut.chunk[i].train, passes, !t->m.cut.chunk[i].part.frozen);
+}
+
 int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf_train_sums *sums,
                        double *data_s, lf_err *err)
 {
     struct lf_train_pipe *p = t->pipe;
-    const struct lf_pipe *lists = lf_train_list(&t->m.cut, ls->n_micro);
+    const int64_t passes = t->comms.experts ? lf_train_rounds(t, ls->n_samples) : ls->n_micro;
+    const struct lf_pipe *lists = lf_train_list(&t->m.cut, (int)passes);
     int rc = read_all(t, ls, data_s, err);
     if (t->comms.experts) /* none waits for rows of a rank that has none */
         rc = lf_comm_agree_ok(t->comms.data, rc, err);
     if (rc == 0 && !lists)
-        LF_BUG("no list for %d micro-batches", (int)ls->n_micro);
+        LF_BUG("no list for %d micro-batches", (int)passes);
     p->ls = ls;
     p->sums = sums;
+    p->own = ls->n_micro;
     if (rc == 0)
         rc = lf_exec_begin_tied(t->m.ex, false, err);
     if (rc == 0)
         rc = walk(t, lists, err);
     if (rc == 0)
-        lf_train_expect_passes(t, t->m.train, ls->n_micro, true);
+        expect_step(t, passes);
     return rc != 0 ? rc : lf_exec_begin_tied(t->m.ex, true, err);
 }
 
 /* ---- forwards alone ---- */
+
+/* Ranks that divide experts walk lists of one length: that of the rank with the most micro-batches,
+ * of which this one has *n. */
+static int in_step(const lf_trainer *t, int rc, int *n, lf_err *err)
+{
+    int64_t most = *n;
+    if (!t->comms.experts)
+        return rc;
+    rc = lf_train_together(t, rc, err);
+    rc = lf_comm_agree_ok(t->comms.data, rc, err);
+    if (rc == 0)
+        rc = lf_comm_all_reduce(t->comms.data, &most, 1, LF_COMM_I64, LF_COMM_MAX, err);
+    *n = (int)most;
+    return rc;
+}
 
 /* Reads what fills a list, with steps up to number `last`, and finds the list; NULL at the end. */
 static int read_some(lf_trainer *t, struct lf_train_forwards *f, int64_t last,
@@ -463,6 +511,8 @@ static int read_some(lf_trainer *t, struct lf_train_forwards *f, int64_t last,
         f->steps += more;
         f->taken = more ? 0 : f->ls.n_micro;
     }
+    t->pipe->own = n;
+    rc = in_step(t, rc, &n, err);
     *lists = rc == 0 && n ? lf_train_forward_list(&t->m.cut, n, err) : NULL;
     if (rc == 0 && n && !*lists)
         rc = err && err->rc ? err->rc : LF_ENOMEM;
@@ -480,6 +530,11 @@ int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n
         p->asked = 0;
         rc = walk(t, lists, err);
         f->ran = rc != 0 ? INT64_MAX : f->ran + lists->spec.micro_batches;
+        for (int i = 0; rc == 0 && i + 1 < t->m.cut.n_chunks; i++) { /* the caller, of the last */
+            const struct lf_train_chunk *h = &t->m.cut.chunk[i];
+            lf_train_expect_passes(t, f->train ? h->train : h->valid, lists->spec.micro_batches,
+                                   false);
+        }
         if (rc == 0 && f->each)
             rc = lf_train_together(t, p->asked, err);
         if (rc != 0)

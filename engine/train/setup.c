@@ -297,60 +297,27 @@ int lf_train_context_check(const struct lf_train_config *c, const struct lf_trai
                : 0;
 }
 
-/* Ranks that divide experts and layers run their passes in one order only where all have as many
- * micro-batches. */
-static int check_even(const struct lf_train_config *c, const struct lf_train_who *who, lf_err *err)
-{
-    const int64_t each = (int64_t)c->micro_batch * who->data_ranks;
-    for (size_t i = 0; i < c->n_ramp; i++)
-        if (c->ramp[i].samples % each)
-            return lf_fail(err, LF_ENOTSUP,
-                           "expert = %d with pipeline = %d: a batch of %lld sequences gives the %d "
-                           "ranks that share it different numbers of micro-batches; take a "
-                           "multiple of %lld (micro_batch x ranks)",
-                           who->expert_ranks, who->pipeline_ranks, (long long)c->ramp[i].samples,
-                           who->data_ranks, (long long)each);
-    return 0;
-}
-
 int lf_train_experts_check(const struct lf_train_config *c, const struct lf_train_who *who,
                            lf_err *err)
 {
     const int n = who->expert_ranks;
     if (n <= 1)
         return 0;
-    if (who->context_ranks > 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with context = %d: the ranks that divide experts have all rows "
-                       "of their micro-batches; leave one of them out",
-                       n, who->context_ranks);
     if (lf_target_device(c->device)->sm)
         return lf_fail(err, LF_ENOTSUP,
                        "expert = %d: rows go to the experts of other ranks in memory of the host "
                        "only; take device = cpu, or leave expert out",
                        n);
-    if (c->zero.stage > 1 || c->zero.inner)
+    if (c->zero.inner)
         return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with zero = %d%s: the experts of a rank are whole on it; take "
-                       "zero = 1, without zero_inner",
-                       n, c->zero.stage, c->zero.inner ? " and zero_inner" : "");
+                       "expert = %d with zero_inner = %d: the ranks with the same experts are in "
+                       "several of these groups; leave zero_inner out",
+                       n, c->zero.inner);
     if (c->guest)
         return lf_fail(err, LF_ENOTSUP,
                        "samples during training (sample_interval) run on each rank alone, which "
                        "has not all experts; leave them out, or expert");
-    if (c->axes.chunks > 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with pipeline_chunks = %d: ranks with other numbers of "
-                       "micro-batches, as in a validation, would not meet; take one chunk",
-                       n, c->axes.chunks);
-    const enum lf_pipe_kind kind =
-        c->axes.schedule ? (enum lf_pipe_kind)(c->axes.schedule - 1) : LF_PIPE_1F1B;
-    if (who->pipeline_ranks > 1 && lf_pipe_kind_splits(kind))
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with pipeline_schedule = %s: gradients of experts need the "
-                       "rows of other ranks, which are not kept; take 1f1b",
-                       n, lf_pipe_kind_name(kind));
-    return who->pipeline_ranks > 1 ? check_even(c, who, err) : 0;
+    return 0;
 }
 
 static int check_experts(const struct lf_train_config *c, const lf_model_config *mc,

@@ -213,26 +213,38 @@ static int64_t group_of(const struct divided *by)
     return each;
 }
 
+/* Do the ranks form groups of these axes? */
+static int check_groups(const lf_doc_stage *st, lf_conf *c, const char *section, const char *stage,
+                        const struct divided *by, const lf_optset *set, lf_err *err)
+{
+    char with[60];
+    const char *key = with_text(with, sizeof with, by);
+    const lf_conf_item *it = key ? lf_conf_find(c, section, key) : NULL;
+    const int rc = it ? check_group(st, it, stage, with, group_of(by), err) : 0;
+    return rc != 0 || !it ? rc : check_node(st, it, stage, by->tensor, set, err);
+}
+
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
-    const struct divided by = {.expert = axis(t, set, "expert"),
-                               .pipeline = axis(t, set, "pipeline"),
-                               .context = axis(t, set, "context"),
-                               .tensor = axis(t, set, "tensor")};
-    const int64_t each = group_of(&by);
-    char with[60];
+    /* Experts are divided among the ranks of the data and the context axis together. */
+    const struct divided rows = {.expert = 1,
+                                 .pipeline = axis(t, set, "pipeline"),
+                                 .context = axis(t, set, "context"),
+                                 .tensor = axis(t, set, "tensor")},
+                         experts = {.expert = axis(t, set, "expert"),
+                                    .pipeline = rows.pipeline,
+                                    .context = 1,
+                                    .tensor = rows.tensor};
+    const struct divided *const by[] = {&rows, &experts};
     const char *section = "layout";
-    lf_conf_item *it = NULL;
     int rc = check_parts(st, c, stage, t, set, err);
-    if (rc != 0 || each <= 1 || lf_layout_section(&section, c, stage, t, err) < 0 ||
-        section == NULL)
+    if (rc != 0 || (group_of(&rows) <= 1 && experts.expert <= 1) ||
+        lf_layout_section(&section, c, stage, t, err) < 0 || section == NULL)
         return rc;
-    it = lf_conf_find(c, section, with_text(with, sizeof with, &by));
-    if (it == NULL)
-        return 0;
-    rc = check_group(st, it, stage, with, each, err);
-    return rc != 0 ? rc : check_node(st, it, stage, by.tensor, set, err);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = check_groups(st, c, section, stage, by[i], set, err);
+    return rc;
 }
 
 bool lf_layout_trains(const lf_opt_table *t)

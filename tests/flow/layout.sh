@@ -131,7 +131,9 @@ refused divided '[0-9]+:[0-9]+: context = 2: the 3 ranks of \[stage train\] cann
 divided 6 '[layout]' 'context = 2' 'tensor = 2'
 refused divided '[0-9]+:[0-9]+: context x tensor = 4: the 6 ranks of'
 divided 4 '[layout]' 'expert = 65536' 'pipeline = 65536' 'context = 65536' 'tensor = 65536'
-refused divided '[0-9]+:[0-9]+: expert x pipeline x context x tensor = [0-9]+: the 4 ranks of'
+refused divided '[0-9]+:[0-9]+: pipeline x context x tensor = [0-9]+: the 4 ranks of'
+divided 8 '[layout]' 'expert = 65536' 'pipeline = 2' 'context = 2' 'tensor = 2'
+refused divided '[0-9]+:[0-9]+: expert x pipeline x tensor = [0-9]+: the 8 ranks of'
 divided 8 '[layout]' 'context = 8'
 at_key context 'heads = 4 do not divide among 8 ranks .context.'
 divided 2 '[layout]' 'context = 2' 'context_kind = ring'
@@ -146,10 +148,10 @@ divided 4 '[layout]' 'expert = 3'
 refused divided '[0-9]+:[0-9]+: expert = 3: the 4 ranks of \[stage train\] cannot form such groups'
 divided 4 '[layout]' 'expert = 2'
 at_key expert 'expert = 2 divides experts among ranks, and the model has none'
-divided 4 '[layout]' 'expert = 2' 'expert_room = 1.5' 'zero = 1'
+divided 4 '[layout]' 'expert = 4' 'context = 2' 'expert_room = 1.5' 'zero = 1'
 sed -i 's/^family = .*/family = qwen2-moe\nexperts = 4\nexperts_per_token = 2\nexpert_ffn = 64\nshared_ffn = 64/' divided.ini
 runs 0 "$LF" plan divided.ini --no-measure
-like out '^      4 ranks: data 4 x expert 2$' "the plan says who divides experts"
+like out '^      4 ranks: data 2 x context 2 x expert 4$' "the plan says who divides experts"
 like out 'to experts each sends, evenly chosen, [0-9.]+ [KM]iB a step in [0-9]+ collectives' "and what goes to them"
 # So does what follows from no size, of a model that another stage is yet to make.
 later() { # later KIND LINES...: of a stage behind it
@@ -163,8 +165,8 @@ later sft 'steps = 2' '[layout own]' 'zero = 1' 'zero_inner = 3'
 at_key zero_inner 'zero_inner = 3: 4 ranks cannot form such groups'
 later sft 'steps = 2' 'seq_length = 33' '[layout own]' 'context = 2'
 at_key context 'context = 2: the 33 rows of a micro-batch'
-later sft 'steps = 2' '[layout own]' 'expert = 2' 'zero = 3'
-at_key expert 'expert = 2 with zero = 3: .* take zero = 1'
+later sft 'steps = 2' '[layout own]' 'expert = 2' 'zero = 3' 'zero_inner = 2'
+at_key expert 'expert = 2 with zero_inner = 2: .* leave zero_inner out'
 later ppo 'tokenizer = ${stage:tokenize.tokenizer}' 'reward = length:5' 'rounds = 2' 'round_prompts = 4' '[layout own]' 'pipeline = 2'
 at_key pipeline 'pipeline: ppo generates with what it trains'
 divided 4 '[layout]' 'tensor = 2' 'pipeline = 2' 'pipeline_schedule = zb-h1'

@@ -27,7 +27,9 @@ enum planted {
     IDLE_APART,      /* a rank without a micro-batch does not take part */
     OTHERS_EXPERTS,  /* a rank begins with the weights of the first experts */
     OVERFLOW_LOST,   /* nobody notices that an expert's gradient is not finite */
-    UNREADABLE       /* rank 1 cannot read a micro-batch */
+    UNREADABLE,      /* rank 1 cannot read a micro-batch */
+    OWN_LOADS,       /* the loads of a pipeline stage begin with its own layers */
+    OWN_TOTALS       /* the first one takes its own loads for those of all layers */
 };
 
 static struct {
@@ -83,9 +85,24 @@ static void make_infinite(const lf_exec *ex)
     }
 }
 
+/* What comes from the pipeline stage before, or back from the one behind, is changed. */
+static void change_loads(const lf_exec *ex, int chain, enum lf_segment seg, int slot)
+{
+    size_t bytes;
+    void *load = lf_exec_cut(ex, chain, slot, "load", false, &bytes),
+         *own = lf_exec_cut(ex, chain, slot, "load", true, &bytes),
+         *total = lf_exec_cut(ex, chain, slot, "load_total", false, &bytes);
+    if (plan.what == OWN_LOADS && seg == LF_FWD && load)
+        memset(load, 0, bytes);
+    if (plan.what == OWN_TOTALS && seg != LF_FWD && own && total)
+        memcpy(total, own, bytes);
+}
+
 int __wrap_lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant v,
                        lf_err *err)
 {
+    if (chain != LF_CHAIN_OPT && plan.what >= OWN_LOADS)
+        change_loads(ex, chain, seg, slot);
     if (chain == LF_CHAIN_OPT && plan.optimizer[rig_rank]++ == 0 && plan.infinite &&
         plan.what != OVERFLOW_LOST)
         make_infinite(ex);
@@ -103,6 +120,12 @@ static int by_none(void *user, float *grads, size_t n, lf_err *err)
     return 0;
 }
 
+static int no_scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    (void)user, (void)grads, (void)counts, (void)err;
+    return 0;
+}
+
 static int scaled(void *user, float *grads, size_t n, lf_err *err)
 {
     const int rc = plan.comm[rig_rank].same_reduce(user, grads, n, err);
@@ -117,8 +140,10 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
     plan.comm[rig_rank] = c;
     if (plan.what == SUMMED_BY_ALL)
         c.same_reduce = by_all;
-    if (plan.what == NOT_SUMMED)
+    if (plan.what == NOT_SUMMED) {
         c.same_reduce = by_none;
+        c.same_scatter = no_scatter;
+    }
     if (plan.what == SCALED)
         c.same_reduce = scaled;
     __real_lf_exec_set_comm(ex, &c, user);
@@ -214,6 +239,16 @@ static const struct fault rows[] = {
      .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_MOVED},
     {"gradients of experts not summed", FOUR, MODEL, .what = NOT_SUMMED,
      .by = RIG_SAW_GRAD | APART},
+    {"the same of ranks with rows of one micro-batch",
+     {.ranks = 2, .context = 2, .expert = 2},
+     MODEL,
+     .what = SUMMED_BY_ALL,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_MOVED},
+    {"gradients of experts not summed for their owners",
+     {.ranks = 4, .expert = 2, .zero = 3},
+     MODEL,
+     .what = NOT_SUMMED,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
     {"gradients of experts by the ranks that sent rows", FOUR, MODEL, .what = SCALED,
      .by = RIG_SAW_GRAD | RIG_SAW_NORM},
     {"rows come back in another order", TWO, MODEL, .what = RETURNED_TURNED,
@@ -232,6 +267,22 @@ static const struct fault rows[] = {
      .by = RIG_SAW_GRAD},
     {"a rank without a micro-batch stays away", TWO, MODEL, .what = IDLE_APART, .by = RIG_SAW_RUN,
      .says = "no rank can go on"},
+    {"so does one of a pipeline",
+     {.ranks = 2, .expert = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_H1 + 1},
+     MODEL "layers=4 ",
+     .what = IDLE_APART,
+     .by = RIG_SAW_RUN,
+     .says = "no rank can go on"},
+    {"F7: the balance of a pipeline stage is that of its own layers",
+     {.ranks = 2, .expert = 2, .pipeline = 2},
+     MODEL "layers=4 ",
+     .what = OWN_LOADS,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {"F7: the first one never hears of the others",
+     {.ranks = 2, .expert = 2, .pipeline = 2},
+     MODEL "layers=4 ",
+     .what = OWN_TOTALS,
+     .by = RIG_SAW_GRAD},
     {"every rank begins with the first experts", TWO, MODEL, .what = OTHERS_EXPERTS,
      .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {"an overflow beside a rank whose gradients are finite", FOUR, MODEL, .what = OVERFLOW_LOST,

@@ -4,6 +4,7 @@
  * what else ranks divide, rows that all go to one rank, and experts that no row chooses. What moves
  * is counted; a rank with room for few rows takes them in several rounds.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,6 +155,56 @@ static const struct row rows[] = {
      .keys = AUX,
      .l = {.ranks = 4, .expert = 2, .tensor = 2, .sequence = true, .zero = 1, .expert_room = 0.4},
      .rounds = true},
+    {.name = "context 2 x expert 2: of one micro-batch",
+     .keys = AUX,
+     .l = {.ranks = 1, .context = 2, .expert = 2},
+     .modes = true},
+    {.name = "context 2 x expert 4: of two, rounds, zero = 1",
+     .keys = AUX "expert_bias=yes shared_ffn=64 ",
+     .l = {.ranks = 4, .context = 2, .expert = 4, .zero = 1, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "context 4 x expert 2: two groups in one",
+     .keys = AUX,
+     .l = {.ranks = 1, .context = 4, .expert = 2}},
+    {.name = "tensor 2, rows divided, x context 2 x expert 2, zero = 1",
+     .keys = AUX,
+     .l = {.ranks = 1, .context = 2, .expert = 2, .tensor = 2, .sequence = true, .zero = 1}},
+    {.name = "context 2 x pipeline 2 x expert 4, all to one",
+     .keys = AUX "layers=4 router_linear_bias=yes ",
+     .l = {.ranks = 2, .context = 2, .expert = 4, .pipeline = 2},
+     .loads = TO_ONE_RANK,
+     .rounds = true},
+    {.name = "two chunks x expert 2, other numbers of micro-batches",
+     .keys = AUX "layers=4 ",
+     .l = {.ranks = 2, .expert = 2, .pipeline = 2, .chunks = 2},
+     .modes = true},
+    {.name = "zb-h1 x expert 2, rounds",
+     .keys = AUX "layers=4 expert_bias=yes ",
+     .l = {.ranks = 2,
+           .expert = 2,
+           .pipeline = 2,
+           .schedule = LF_PIPE_ZB_H1 + 1,
+           .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "zero = 2 x expert 2 x 2, rounds",
+     .keys = AUX "expert_bias=yes shared_ffn=64 ",
+     .l = {.ranks = 4, .expert = 2, .zero = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "zero = 3 x expert 2, rounds",
+     .keys = AUX,
+     .l = {.ranks = 2, .expert = 2, .zero = 3, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "zero = 3 x expert 2 x 2, bf16, recompute = full",
+     .keys = AUX,
+     .l = {.ranks = 4, .expert = 2, .zero = 3},
+     .set = bf16_full},
+    {.name = "zero = 3 x context 2 x expert 4",
+     .keys = AUX,
+     .l = {.ranks = 2, .context = 2, .expert = 4, .zero = 3}},
     {.name = "a loss scale that changes",
      .keys = AUX,
      .l = {.ranks = 2, .expert = 2},
@@ -192,6 +243,28 @@ static bool moved(const struct row *r, const struct rig_seen *s, char *text, siz
         snprintf(text, cap, "%llu calls of rows, planned are %llu", (unsigned long long)calls,
                  (unsigned long long)planned);
     return good && s->rows.bytes > 0;
+}
+
+/* The largest error of the first gradient of a router or of experts, relative to its norm. */
+static double worst_alone(const struct rig_seen *one, const struct rig_seen *s, int *n)
+{
+    double worst = 0;
+    *n = 0;
+    for (int i = 0; i < one->n && i < s->n; i++) {
+        const struct rig_tensor *x = &one->t[i], *y = &s->t[i];
+        double apart = 0, norm = 0;
+        if (!strstr(x->name, ".moe.") || !x->v[RIG_GRAD] || !y->v[RIG_GRAD] || x->n != y->n)
+            continue;
+        for (int64_t e = 0; e < x->n; e++) {
+            const double a = (double)x->v[RIG_GRAD][e], b = (double)y->v[RIG_GRAD][e];
+            apart += (a - b) * (a - b);
+            norm += a * a;
+        }
+        if (norm > 0 && sqrt(apart / norm) > worst)
+            worst = sqrt(apart / norm);
+        *n += norm > 0;
+    }
+    return worst;
 }
 
 static bool modes(const struct rig_case *k, const struct rig_seen *plain, char *text, size_t cap)
@@ -235,6 +308,10 @@ static void test_row(const struct row *r)
            r->name);
     if (text[0])
         tap_diag("%s", text);
+    int n;
+    const double worst = worst_alone(&one, &s, &n);
+    tap_ok(n > 0 && (worst <= 1e-5 || k.c.compute != LF_F32),
+           "gradients of %d tensors of routers and experts are apart by %.2g at most", n, worst);
     text[0] = '\0';
     tap_ok(moved(r, &s, text, sizeof text), "%s", r->rounds ? "rows in rounds" : "one round");
     if (text[0])
@@ -250,6 +327,6 @@ int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (argc < 2 || strcmp(argv[1], rows[i].name) == 0)
-            TAP(2 + rows[i].modes, test_row(&rows[i]));
+            TAP(3 + rows[i].modes, test_row(&rows[i]));
     return tap_done();
 }

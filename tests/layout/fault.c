@@ -13,7 +13,7 @@ static void case_of(const struct fault *f, struct rig_case *k)
 {
     lf_err err = LF_ERR_INIT;
     rig_begin(k);
-    k->batch = f->l.expert > 1 && f->l.pipeline > 1 ? 12 : 11; /* lf_train_experts_check */
+    k->batch = 11;
     k->layout = f->l;
     k->late = f->late;
     if (f->infinite)

@@ -30,16 +30,16 @@ static const struct rig_layout of_mesh[] = {{.ranks = 1},
                                             {.ranks = 2, .zero = 1, .tensor = 2},
                                             {.ranks = 1, .tensor = 2, .sequence = true}};
 /* One of each kind, and all axes together. */
-static const struct rig_layout of_axes[] = {
-    {.ranks = 1},
-    {.ranks = 1, .tensor = 4},
-    {.ranks = 1, .pipeline = 4},
-    {.ranks = 1, .tensor = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_V + 1},
-    {.ranks = 4, .zero = 1},
-    {.ranks = 2, .zero = 3},
-    {.ranks = 1, .tensor = 8},
-    {.ranks = 2, .tensor = 2, .pipeline = 2},
-    {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
+static const struct rig_layout of_axes[] = {{.ranks = 1},
+                                            {.ranks = 1, .tensor = 4},
+                                            {.ranks = 1, .pipeline = 4},
+                                            {.ranks = 1, .tensor = 2, .pipeline = 2},
+                                            {.ranks = 4, .zero = 1},
+                                            {.ranks = 2, .zero = 3},
+                                            {.ranks = 4, .expert = 4},
+                                            {.ranks = 2, .zero = 3, .context = 2, .expert = 2},
+                                            {.ranks = 2, .tensor = 2, .pipeline = 2},
+                                            {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
 enum {
     OF_DATA = sizeof of_data / sizeof of_data[0],
     OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
@@ -77,7 +77,7 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[32] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[32] = "", experts[32] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
@@ -88,8 +88,10 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
                  l->schedule ? " in a V" : "");
     if (l->context > 1)
         snprintf(rows, sizeof rows, ", context = %d", l->context);
-    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, groups, rows, tensor,
-             parts);
+    if (l->expert > 1)
+        snprintf(experts, sizeof experts, ", expert = %d", l->expert);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s%s", l->ranks, l->zero, groups, rows, experts,
+             tensor, parts);
     return text;
 }
 
@@ -239,7 +241,8 @@ int main(void)
                                            .copied = true,
                                            .still = true};
     static const struct what axes_f32 = {.name = "axes-f32",
-                                         .keys = "layers=4 tied_head=yes qk_norm=yes",
+                                         .keys = "layers=4 tied_head=yes qk_norm=yes " EXPERTS
+                                                 " layer_mlps=dm*",
                                          .layouts = of_axes,
                                          .n = OF_AXES,
                                          .step = 1,

@@ -37,6 +37,12 @@ static void context(struct rig_case *k, int v)
 {
     k->layout.context = v;
 }
+enum { ROUNDS = 100 }; /* a rank takes less than its share of rows at once */
+static void expert(struct rig_case *k, int v)
+{
+    k->layout.expert = v % ROUNDS;
+    k->layout.expert_room = v / ROUNDS ? 0.4 : 0;
+}
 /* Four layers, for as many parts, so that some have none where stages says so. */
 enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN, ZBV, DUAL };
 static void pipeline(struct rig_case *k, int v)
@@ -179,6 +185,7 @@ const struct sw sw_table[] = {
      {USUAL("1"), SET("2", tensor, 2), SET("2rows", rows, 2), SET("4", tensor, 4),
       SET("8", tensor, 8), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
     {"context", {USUAL("1"), SET("2", context, 2), SET("4", context, 4)}},
+    {"expert", {USUAL("1"), SET("2rounds", expert, ROUNDS + 2), SET("2", expert, 2)}},
     {"pipeline", /* with order of passes, chunks and parts */
      {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
       PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2zbv", PIPE_2 + ZBV), PARTS("2dual", PIPE_2 + DUAL),
@@ -276,11 +283,24 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
     {                                                                                              \
         a, "mtp=2", says, NULL                                                                     \
     }
+#define BY_EXPERT(b, says, with)                                                                   \
+    {"expert=2", b, says, with},                                                                   \
+    {                                                                                              \
+        "expert=2rounds", b, says, with                                                            \
+    }
 #define BY_HEADS     "(context); take a context that divides heads"
 #define SIDE_BY_SIDE "attention and MLP side by side read x normalised: block = pre only"
 
 const struct sw_refusal sw_refusals[] = {
     {"zero=0", "zero_inner=2", "zero_inner = 2: nothing is divided with zero = 0", NULL},
+    BY_EXPERT("ranks=1", "expert = 2: the 1 rank that shares", NULL),
+    BY_EXPERT("ranks=3", "expert = 2: the 3 ranks that share", NULL),
+    BY_EXPERT("zero_inner=2", "the ranks with the same experts are in several", "zero=1"),
+    BY_EXPERT("mlp=glu", "the model has none", NULL),
+    BY_EXPERT("mlp=plain", "the model has none", NULL),
+    BY_EXPERT("biases=all", "experts have a bias by expert_bias", "mlp=aux"),
+    BY_EXPERT("adapter=lora", "takes in the experts", "mlp=aux"),
+    BY_EXPERT("adapter=dora", "takes in the experts", "mlp=aux"),
     {"ranks=3", "zero_inner=2", "zero_inner = 2: 3 ranks cannot form such groups", "zero=1"},
     {"tensor=4", "context=4", BY_HEADS, NULL},
     {"tensor=4rows", "context=4", BY_HEADS, NULL},

@@ -20,7 +20,7 @@ struct sw {
     const char *name;
     struct sw_value v[COVER_VALUES]; /* the first is the usual one */
 };
-enum { SW_LAYOUT = 6 }; /* so many of the table, its first, say how ranks divide the work */
+enum { SW_LAYOUT = 7 }; /* so many of the table, its first, say how ranks divide the work */
 extern const struct sw sw_table[];
 extern const int sw_n;
 
