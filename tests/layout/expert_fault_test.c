@@ -86,7 +86,7 @@ static void make_infinite(const lf_exec *ex)
 }
 
 /* What comes from the pipeline stage before, or back from the one behind, is changed. */
-static void change_loads(const lf_exec *ex, int chain, enum lf_segment seg, int slot)
+static void change_loads(lf_exec *ex, int chain, enum lf_segment seg, int slot)
 {
     size_t bytes;
     void *load = lf_exec_cut(ex, chain, slot, "load", false, &bytes),
@@ -272,7 +272,7 @@ static const struct fault rows[] = {
      MODEL "layers=4 ",
      .what = IDLE_APART,
      .by = RIG_SAW_RUN,
-     .says = "no rank can go on"},
+     .says = "where others are in"},
     {"F7: the balance of a pipeline stage is that of its own layers",
      {.ranks = 2, .expert = 2, .pipeline = 2},
      MODEL "layers=4 ",
