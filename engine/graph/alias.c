@@ -204,6 +204,10 @@ int lf_alias(lf_graph *g, lf_err *err)
         for (int k = 0; k < LF_MAX_OUT; k++)
             p.write[g->n[i].out[k]] = (int32_t)i;
     }
+    /* What goes to experts of other ranks may go there again, in a later round (experts.h). */
+    for (size_t i = 0; i < g->n_n; i++)
+        for (int k = 0; k < LF_MAX_IN && g->n[i].op == LF_OP_EXPERT_SEND; k++)
+            p.last[g->n[i].in[k]] = (int32_t)g->n_n;
     for (size_t i = 0; i < g->n_n; i++)
         for (int a = 0; a < 4 && lf_op_table[g->n[i].op].alias[a][0] >= 0; a++)
             try_pair(&p, (int32_t)i, lf_op_table[g->n[i].op].alias[a][0],

@@ -295,7 +295,7 @@ const struct sw_refusal sw_refusals[] = {
     {"zero=0", "zero_inner=2", "zero_inner = 2: nothing is divided with zero = 0", NULL},
     BY_EXPERT("ranks=1", "expert = 2: the 1 rank that shares", NULL),
     BY_EXPERT("ranks=3", "expert = 2: the 3 ranks that share", NULL),
-    BY_EXPERT("zero_inner=2", "the ranks with the same experts are in several", "zero=1"),
+    BY_EXPERT("zero_inner=2", "the ranks with the same experts are in several", "mlp=aux"),
     BY_EXPERT("mlp=glu", "the model has none", NULL),
     BY_EXPERT("mlp=plain", "the model has none", NULL),
     BY_EXPERT("biases=all", "experts have a bias by expert_bias", "mlp=aux"),
