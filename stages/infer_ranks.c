@@ -13,7 +13,10 @@
 static int connect_ranks(void *user, int rc, lf_back *back, lf_exec *ex, lf_err *err)
 {
     struct lf_infer_ranks *r = user;
-    const struct lf_devcomm_axes axes = {.data = r->comms.data, .tensor = r->comms.tensor};
+    const struct lf_devcomm_axes axes = {.data = r->comms.data,
+                                         .tensor = r->comms.tensor,
+                                         .experts = r->comms.experts,
+                                         .same = r->comms.same};
     rc = lf_comm_agree_ok(r->comms.layers, rc, err);
     if (rc == 0)
         rc = lf_devcomm_open(&r->dev, &axes, back, err);
@@ -32,7 +35,14 @@ int lf_infer_ranks_read(struct lf_infer_ranks *r, const lf_optset *o, lf_err *er
 {
     const int ranks = (int)lf_optset_int(o, "ranks");
     r->axes = (struct lf_axes){.tensor = (int)lf_optset_int(o, "tensor"),
-                               .across_nodes = lf_optset_bool(o, "tensor_across_nodes")};
+                               .across_nodes = lf_optset_bool(o, "tensor_across_nodes"),
+                               .expert = (int)lf_optset_int(o, "expert")};
+    r->axes.expert_tensor = r->axes.expert > 1;
+    if (r->axes.expert > 1 && r->axes.expert != r->axes.tensor)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d: the ranks that work on the same texts (tensor = %d) divide "
+                       "the experts, or each of them; take expert = %d, or leave it out",
+                       r->axes.expert, r->axes.tensor, r->axes.tensor);
     r->who = lf_axes_who(&r->axes, 0, ranks);
     settle(r);
     return lf_optset_bool(o, "plan") ? lf_axes_check(&r->axes, ranks, err) : 0;

@@ -31,7 +31,8 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err
     const void *const layout[] = {&c->axes.tensor,       &c->axes.sequence, &c->axes.across_nodes,
                                   &c->axes.pipeline,     &c->axes.chunks,   &c->axes.schedule,
                                   &c->axes.stages,       &c->axes.measured, &c->axes.context,
-                                  &c->axes.context_kind, &c->axes.expert,   &c->axes.expert_room};
+                                  &c->axes.context_kind, &c->axes.expert,   &c->axes.expert_room,
+                                  &c->axes.expert_tensor};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (lf_optset_given(o, text[i]))
             return lf_fail(err, LF_EINVAL,

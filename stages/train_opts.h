@@ -325,7 +325,15 @@
                        "with expert, how many times the rows of its own a rank takes at once; "    \
                        "0: 2",                                                                     \
                    .more = "What is more comes in further rounds, which take time and no memory. " \
-                           "Rows of a rank are its rows times experts_per_token.")
+                           "Rows of a rank are its rows times experts_per_token."),                \
+        LF_OPT_ROW(.name = "expert_tensor", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "0", \
+                   .max = 65536, .unit = "ranks",                                                  \
+                   .field = LF_OPT_FIELD(CONFIG, c.axes.expert_tensor),                            \
+                   .help =                                                                         \
+                       "with expert, how many ranks divide the matrices of an expert: 0: those "   \
+                       "of tensor; 1: none",                                                       \
+                   .more = "With 1 the ranks of tensor are among those that expert names, and "    \
+                           "each sends its rows alone: fewer and larger products.")
 
 /* read by lf_infer_ranks_read: stages that only run a model forward */
 #define LF_INFER_LAYOUT_ROWS                                                                       \
@@ -340,7 +348,14 @@
         LF_OPT_ROW(.name = "tensor_across_nodes", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL,  \
                    .def = "no", .help = "let ranks that divide matrices be on several nodes",      \
                    .more = "Each layer then waits for the network. Without it such a layout is "   \
-                           "refused.")
+                           "refused."),                                                            \
+        LF_OPT_ROW(.name = "expert", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1",        \
+                   .min = 1, .max = 65536, .unit = "ranks",                                        \
+                   .help = "tensor: these ranks divide the experts of each layer among them; 1: "  \
+                           "they divide every expert",                                             \
+                   .more = "A row goes to the ranks of the experts that it chose, from the rank "  \
+                           "whose share of the rows it is in, and what they make of it comes "     \
+                           "back.")
 
 /* filled in */
 #define LF_TRAIN_ZERO_ROW                                                                          \

@@ -10,6 +10,8 @@ int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err)
         l->expert_room < 0)
         return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the expert axis",
                        l->expert_rank, l->expert);
+    if (l->folded && (l->expert <= 1 || l->tensor <= 1))
+        return lf_fail(err, LF_EINVAL, "layout: folded without ranks on both axes");
     if (l->tensor < 0 || l->tensor_rank < 0 || l->tensor_rank >= (l->tensor ? l->tensor : 1))
         return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the tensor axis",
                        l->tensor_rank, l->tensor);
@@ -27,9 +29,16 @@ const struct lf_layout *lf_pstore_layout_of(const lf_pstore *ps)
     return &ps->layout;
 }
 
-/* The dimension that a rule divides; -1: none. */
-static int divided(const struct lf_param_desc *d)
+static bool by_experts(const lf_pstore *ps, const struct lf_param_desc *d)
 {
+    return ps->layout.expert > 1 && d->experts;
+}
+
+/* The dimension that a rule divides; -1: none. */
+static int divided(const lf_pstore *ps, const struct lf_param_desc *d)
+{
+    if (ps->layout.folded && by_experts(ps, d))
+        return -1;
     switch (d->shard) {
     case LF_SHARD_ROWS:
     case LF_SHARD_VOCABULARY:
@@ -44,13 +53,8 @@ static int divided(const struct lf_param_desc *d)
 /* Does the tensor axis divide the tensor? */
 static bool by_tensor(const lf_pstore *ps, const struct lf_param *p)
 {
-    const int k = ps->layout.tensor > 1 ? divided(&p->d) : -1;
+    const int k = ps->layout.tensor > 1 ? divided(ps, &p->d) : -1;
     return k >= 0 && p->box.hi[k] - p->box.lo[k] != p->d.dims[k];
-}
-
-static bool by_experts(const lf_pstore *ps, const struct lf_param_desc *d)
-{
-    return ps->layout.expert > 1 && d->experts;
 }
 
 bool lf_pstore_experts(const lf_pstore *ps, int i)
@@ -97,7 +101,7 @@ int64_t lf_logical(const struct lf_param_desc *d)
 int lf_box_find(const lf_pstore *ps, const struct lf_param_desc *d, struct lf_box *box, lf_err *err)
 {
     const int64_t ranks = ps->layout.tensor, rank = ps->layout.tensor_rank;
-    const int k = ranks > 1 ? divided(d) : -1;
+    const int k = ranks > 1 ? divided(ps, d) : -1;
     *box = (struct lf_box){.hi = {1, 1, 1}, .replicas = 1};
     for (int i = 0; i < d->ndim; i++)
         box->hi[i] = d->dims[i];
@@ -159,7 +163,7 @@ int64_t lf_box_most(const lf_pstore *ps, const struct lf_param *p)
 {
     int64_t n = 1;
     for (int k = 0; k < p->d.ndim; k++)
-        n *= p->d.shard == LF_SHARD_VOCABULARY && ps->layout.tensor > 1 && k == divided(&p->d)
+        n *= p->d.shard == LF_SHARD_VOCABULARY && ps->layout.tensor > 1 && k == divided(ps, &p->d)
                  ? lf_vocabulary_rows(p->d.dims[k], ps->layout.tensor)
                  : p->box.hi[k] - p->box.lo[k];
     return n;
@@ -217,6 +221,8 @@ bool lf_box_owner(const lf_pstore *ps, const struct lf_param *p)
 {
     if (p->lent)
         return false;
+    if (ps->layout.folded && by_experts(ps, &p->d)) /* whoever keeps an element */
+        return true;
     return by_tensor(ps, p) ? p->box.replica == 0 : ps->layout.tensor_rank == 0;
 }
 

@@ -152,7 +152,7 @@ int lf_exec_sum_blocks(lf_exec *ex, lf_err *err)
     double *sums = (double *)(void *)(ex->inputs + p->sums_off);
     int rc = lf_exec_comm_begin(ex, err);
     ex->summing = rc == 0;
-    if (rc == 0 && (p->sharded || p->ps->layout.expert > 1))
+    if (rc == 0 && p->ranks.ranks > 1 && (p->sharded || p->ps->layout.expert > 1))
         rc = ex->comm.add(ex->comm_user, sums, p->n_sums, err);
     if (rc == 0 && p->ps->layout.tensor > 1)
         rc = ex->comm.tensor_add(ex->comm_user, sums, p->n_sums, err);

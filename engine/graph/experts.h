@@ -6,7 +6,8 @@
  * A pair is a row and one of the k experts that it chose. Each of n ranks has P pairs, sorted by
  * (expert, row, slot), and E / n experts. Three nodes move them:
  *
- *     expert_count    [n, E] how many pairs of each rank chose each expert, known to all ranks
+ *     expert_count    [n, E] how many pairs of each rank chose each expert, known to all ranks;
+ *                     folded: one row more, which says where the pairs that this rank sends begin
  *     expert_send     the pairs' rows go to the ranks of their experts, where they stand in the
  *                     order (own expert, rank that sent, its order)
  *     expert_return   what was made of them goes back, to the places of the pairs
@@ -16,6 +17,10 @@
  * the rank with the most rows needs. All ranks know the counts, so all know the rounds. Rows are
  * never dropped, and no sum of rows is made on the way: a rank adds up what its own rows get in the
  * order of their slots, as one rank alone does.
+ *
+ * Where ranks of the tensor axis are among these (lf_layout.folded), all of them have the same
+ * pairs, and each sends those of its rows, which are side by side in every expert. What comes back
+ * has zeros at the places of the others.
  *
  * The nodes from a send to the return behind it are a **region**: the executor runs them once for
  * each round. In the backward pass, whose send brings the gradients of what was returned, values of
@@ -44,8 +49,13 @@ struct lf_experts {
     void *user;
 };
 
+/* Of so many pairs, k of a row, the most that a rank sends. */
+static inline int64_t lf_experts_own(const struct lf_layout *l, int64_t pairs, int64_t k)
+{
+    return l->folded ? (pairs / k + l->tensor - 1) / l->tensor * k : pairs;
+}
 /* Rows that a rank with so many pairs takes at once. */
-int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs);
+int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs, int64_t k);
 
 /* kern_experts.c: the three nodes as a kernel. */
 int lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);

@@ -7,11 +7,11 @@
 
 #include "engine/graph/experts.h"
 
-int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs)
+int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs, int64_t k)
 {
     const double room = l->expert_room > 0 ? l->expert_room : LF_EXPERT_ROOM;
-    const int64_t most = l->expert * pairs;
-    const double rows = room * (double)pairs;
+    const int64_t own = lf_experts_own(l, pairs, k), most = l->expert * own;
+    const double rows = room * (double)own;
     return rows < 1 ? 1 : rows < (double)most ? (int64_t)rows : most;
 }
 
@@ -61,6 +61,8 @@ static void each_given(const struct walk *w, piece_fn fn, void *user)
                 if (s == w->me) {
                     int64_t from = pos;
                     const int64_t k = clip(w, &from, n);
+                    if (w->a->folded)
+                        pair = count(w, w->a->ranks, e);
                     if (k)
                         fn(w, &(struct piece){q, pair + from - pos, k}, user);
                     pair += n;
@@ -175,13 +177,39 @@ static void unpack_room(const struct walk *w, const struct piece *p, void *buffe
 
 /* ---- the nodes ---- */
 
+/* The first pair of an expert whose row is not before `row`. */
+static int32_t first_from(const struct lf_k_experts *a, int32_t e, int64_t row)
+{
+    int32_t lo = a->offsets[e], hi = a->offsets[e + 1];
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (a->row_of[mid] < row)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The pairs of an expert that this rank sends: how many, from *first on. */
+static int32_t sent_pairs(const struct lf_k_experts *a, int32_t e, int32_t *first)
+{
+    *first = a->folded ? first_from(a, e, a->lo) : a->offsets[e];
+    return (a->folded ? first_from(a, e, a->hi) : a->offsets[e + 1]) - *first;
+}
+
 static int count_pairs(const struct lf_k_experts *a)
 {
     struct lf_exchange *with = a->with;
     const struct lf_experts *x = with->experts;
-    int32_t *own = a->counts + (int64_t)x->rank * a->experts;
-    for (int32_t e = 0; e < a->experts; e++)
-        own[e] = x->idle ? 0 : a->offsets[e + 1] - a->offsets[e];
+    int32_t *own = a->counts + (int64_t)x->rank * a->experts,
+            *begin = a->counts + (int64_t)a->ranks * a->experts;
+    for (int32_t e = 0; e < a->experts; e++) {
+        int32_t first = 0;
+        own[e] = x->idle ? 0 : sent_pairs(a, e, &first);
+        if (a->folded)
+            begin[e] = first;
+    }
     return x->gather ? x->gather(x->user, a->counts, (size_t)a->experts * sizeof *own, &with->err)
                      : LF_K_EINVAL;
 }
@@ -211,6 +239,8 @@ static int move(const struct walk *w, bool back)
     measure(w, back ? x->from : x->to, back ? x->to : x->from);
     begin(x, x->to);
     back ? each_taken(w, pack_room, out) : each_given(w, pack_pairs, out);
+    if (back && a->folded && x->round == 0) /* other ranks send the other pairs */
+        memset(a->out, 0, (size_t)a->pairs * line(a));
     const int rc =
         x->exchange ? x->exchange(x->user, in, x->from, out, x->to, &with->err) : LF_K_EINVAL;
     begin(x, x->from);

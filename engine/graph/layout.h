@@ -54,6 +54,10 @@
  * 2020, arXiv 2006.16668). A row goes to the ranks of the experts that it chose and comes back
  * (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
  * is left to sum is that of those ranks with the same experts.
+ *
+ * With `folded` the ranks of the tensor axis are among those of the expert axis, too: an expert is
+ * whole on its rank (SAME on the tensor axis). Each of them knows the choices of all rows and sends
+ * its rows alone, so what comes back is an addend (PARTIAL) that is zero for the rows of the others.
  */
 #ifndef LF_GRAPH_LAYOUT_H
 #define LF_GRAPH_LAYOUT_H
@@ -77,6 +81,7 @@ struct lf_layout {
     int expert;      /* ranks of the data and the context axis that divide the experts; a divisor of
                    their number */
     int expert_rank; /* [0, expert) */
+    bool folded;     /* ranks of the tensor axis are among these */
     /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is
      * more comes in further rounds. */
     double expert_room;
@@ -127,7 +132,8 @@ struct lf_pstore_share {
     struct lf_box box;
     int64_t flat[2];
     bool owner, shared;
-    bool experts; /* of the ranks of the data axis, those with the same experts are meant */
+    bool experts; /* of the ranks of the data axis (folded: and of the tensor axis), those with the
+                     same experts are meant */
 };
 /* In the finished plan, bound or not; flat is empty where the plan has no such kind. A tensor that
  * is `elsewhere` counts as one that every rank has. */

@@ -16,10 +16,12 @@ static int refuse(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis, int
 
 /* Micro-batches are different on the data axis, and rows on the context axis, so every gradient is
  * a partial sum there. On the expert axis, which is a part of the first, all but those of experts
- * are. */
+ * are. With `folded` the tensor axis is a part of that of experts, and no sum of its own. */
 static int settle(lf_graph *g, const struct lf_tensor *t, enum lf_axis axis)
 {
     struct lf_pgroup *of = &g->ps->g[t->group];
+    if (axis == LF_AXIS_TENSOR && of->experts && g->ps->layout.folded)
+        return t->place[axis] == LF_PL_PARTIAL ? 0 : refuse(g, t, axis, LF_PL_PARTIAL);
     const int place = t->place[axis], want = axis == LF_AXIS_EXPERT && of->experts ? LF_PL_EXPERTS
                                              : axis != LF_AXIS_TENSOR              ? LF_PL_PARTIAL
                                              : of->place == LF_PL_COLS && of->ndim == 1 ? LF_PL_ROWS

@@ -192,9 +192,17 @@ static int embedding_bwd(const struct node *v, int out)
     return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
-/* Rows go to experts that ranks divide, and gradients too. */
+/* Do ranks of the tensor axis divide experts, and not what is in them? */
+static bool folded(const struct node *v)
+{
+    return v->axis == LF_AXIS_TENSOR && v->g->ps->layout.folded;
+}
+
+/* Rows go to experts that ranks divide, and gradients too: folded each rank's of what all have. */
 static int to_experts(const struct node *v, int slot)
 {
+    if (folded(v))
+        return whole(at(v, slot)) ? LF_PL_ROWS : BAD;
     return v->axis != LF_AXIS_EXPERT   ? at(v, slot)
            : at(v, slot) == LF_PL_ROWS ? LF_PL_EXPERTS
                                        : BAD;
@@ -203,6 +211,8 @@ static int to_experts(const struct node *v, int slot)
 static int from_experts(const struct node *v)
 {
     const int x = at(v, RETURN_X);
+    if (folded(v)) /* with zeros for the rows of the others */
+        return x == LF_PL_ROWS ? LF_PL_PARTIAL : BAD;
     return v->axis != LF_AXIS_EXPERT ? x : x == LF_PL_EXPERTS ? LF_PL_ROWS : BAD;
 }
 

@@ -742,7 +742,7 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
                            .kernel = KID(moe_balance),
                            .emit = lf_emit_moe_balance},
     [LF_OP_EXPERT_COUNT] = {.name = "expert_count",
-                            .in_types = "i",
+                            .in_types = "iii",
                             .out_types = "i",
                             .shape = lf_shape_expert_count,
                             .alias = {END},

@@ -14,8 +14,10 @@ lf_val lf_moe_send(lf_graph *g, lf_val x, struct lf_routes *r)
 {
     if (g->ps->layout.expert <= 1)
         return lf_moe_permute(g, x, r);
-    const struct lf_attr a = {.experts = g->err.rc ? 0 : (int32_t)g->t[r->offsets.id].rows - 1};
-    const lf_val counts = lf_graph_op(g, LF_OP_EXPERT_COUNT, &r->offsets.id, 1, &a);
+    const struct lf_attr a = {.experts = g->err.rc ? 0 : (int32_t)g->t[r->offsets.id].rows - 1,
+                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols};
+    const int32_t of[] = {r->offsets.id, r->row_of.id, r->place.id};
+    const lf_val counts = lf_graph_op(g, LF_OP_EXPERT_COUNT, of, g->ps->layout.folded ? 3 : 1, &a);
     const int32_t in[] = {x.id, r->row_of.id, r->place.id, counts.id};
     const lf_val rows = lf_graph_op(g, LF_OP_EXPERT_SEND, in, 4, &a);
     if (g->err.rc)
@@ -31,7 +33,8 @@ lf_val lf_moe_return(lf_graph *g, lf_val y, const struct lf_routes *r)
     if (g->ps->layout.expert <= 1)
         return y;
     const struct lf_attr a = {.experts = g->err.rc ? 0 : (int32_t)g->t[r->counts.id].cols,
-                              .pairs = g->err.rc ? 0 : g->t[r->row_of.id].rows};
+                              .pairs = g->err.rc ? 0 : g->t[r->row_of.id].rows,
+                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols};
     const int32_t in[] = {y.id, r->counts.id, r->sent.id, r->row_of.id};
     return lf_graph_op(g, LF_OP_EXPERT_RETURN, in, 4, &a);
 }
@@ -63,7 +66,8 @@ static bool is_index(const lf_graph *g, int32_t t, int64_t rows)
 static int check_counts(lf_graph *g, const struct lf_node *n, int slot)
 {
     const int32_t t = n->in[slot];
-    return is_index(g, t, g->ps->layout.expert) && g->t[t].cols == n->a.experts
+    return is_index(g, t, g->ps->layout.expert + g->ps->layout.folded) &&
+                   g->t[t].cols == n->a.experts
                ? 0
                : bad(g, n, slot, "counts must be i32, a row per rank and a column per expert");
 }
@@ -75,7 +79,9 @@ LF_SHAPE(expert_count)
         return bad(g, n, 0, "offsets must be i32 [E + 1, 1]");
     if (l->expert <= 1 || n->a.experts % l->expert)
         return bad(g, n, 0, "the ranks do not divide the experts");
-    return make_index(g, n, 0, l->expert, n->a.experts);
+    if (l->folded && (!is_index(g, n->in[COUNT_ROW_OF], 0) || !is_index(g, n->in[COUNT_PLACE], 0)))
+        return bad(g, n, COUNT_PLACE, "the order of the rows must be i32 [M, 1] and [R, k]");
+    return make_index(g, n, 0, l->expert + l->folded, n->a.experts);
 }
 
 LF_SHAPE(expert_send)
@@ -88,7 +94,7 @@ LF_SHAPE(expert_send)
         return bad(g, n, SEND_X, "rows must be a float matrix");
     if (!is_index(g, row_of, 0) || !is_index(g, n->in[SEND_PLACE], g->t[x].rows))
         return bad(g, n, SEND_ROW_OF, "the order of the rows must be i32 [M, 1] and [R, k]");
-    if (make(g, n, SEND_ROWS, lf_experts_room(l, g->t[row_of].rows), g->t[x].cols) ||
+    if (make(g, n, SEND_ROWS, lf_experts_room(l, g->t[row_of].rows, n->a.k), g->t[x].cols) ||
         make_index(g, n, SEND_OFFSETS, n->a.experts / l->expert + 1, 1))
         return g->err.rc;
     return 0;
@@ -100,7 +106,7 @@ LF_SHAPE(expert_return)
     if (check_counts(g, n, RETURN_COUNTS))
         return LF_EINVAL;
     if (!is_value(g, x) || n->a.pairs < 1 ||
-        g->t[x].rows != lf_experts_room(&g->ps->layout, n->a.pairs))
+        g->t[x].rows != lf_experts_room(&g->ps->layout, n->a.pairs, n->a.k))
         return bad(g, n, RETURN_X, "rows must be as many as a rank has room for");
     return make(g, n, 0, n->a.pairs, g->t[x].cols);
 }
@@ -113,7 +119,8 @@ LF_VJP(expert_send)
     const struct lf_node n = ad->g->n[node];
     if (!lf_ad_wants(ad, n.in[SEND_X]))
         return 0;
-    const struct lf_attr a = {.experts = n.a.experts, .pairs = ad->g->t[n.in[SEND_ROW_OF]].rows};
+    const struct lf_attr a = {
+        .experts = n.a.experts, .pairs = ad->g->t[n.in[SEND_ROW_OF]].rows, .k = n.a.k};
     const int32_t back =
         lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, a.pairs, ad->g->t[n.in[SEND_X]].cols, "d_%s",
                       ad->g->t[n.out[SEND_ROWS]].name);
@@ -149,6 +156,7 @@ static struct lf_k_experts args_of(const struct lf_bind *b, const struct lf_node
     return (struct lf_k_experts){.with = b->exchange,
                                  .experts = n->a.experts,
                                  .ranks = b->g->ps->layout.expert,
+                                 .folded = b->g->ps->layout.folded,
                                  .what = (uint8_t)what};
 }
 
@@ -156,8 +164,14 @@ LF_EMIT(expert_count)
 {
     struct lf_k_experts *k = args;
     *k = args_of(b, n, LF_EXPERTS_COUNT);
-    k->offsets = P(b, n->in[0]);
+    k->offsets = P(b, n->in[COUNT_OFFSETS]);
     k->counts = P(b, n->out[0]);
+    if (k->folded) {
+        const struct lf_layout *l = &b->g->ps->layout;
+        k->row_of = P(b, n->in[COUNT_ROW_OF]);
+        k->lo = R(b, n->in[COUNT_PLACE]) * l->tensor_rank / l->tensor;
+        k->hi = R(b, n->in[COUNT_PLACE]) * (l->tensor_rank + 1) / l->tensor;
+    }
     return 0;
 }
 

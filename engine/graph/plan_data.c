@@ -217,7 +217,7 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
         return LF_EINVAL;
     *out = (struct lf_plan_comm){.ranks = p->ranks.ranks > 1 ? p->ranks.ranks : 1};
     count_buckets(p, out);
-    if (p->n_sums && (p->sharded || p->ps->layout.expert > 1))
+    if (p->n_sums && p->ranks.ranks > 1 && (p->sharded || p->ps->layout.expert > 1))
         lf_moved_add_sum(p, &out->within, p->n_sums, sizeof(double), out->ranks, p->ranks.rank);
     for (size_t i = 0; i < p->n_gather; i++) {
         out->gathered_bytes += (double)p->gather[i].bytes;

@@ -79,7 +79,7 @@ static bool several_rounds(const struct lf_chain *c, const struct lf_layout *l, 
     const lf_graph *g = c->g;
     const struct lf_node *n = &g->n[send];
     const int32_t pairs = n->in[SEND_ROW_OF] ? n->in[SEND_ROW_OF] : n->in[SEND_X];
-    return g->t[n->out[SEND_ROWS]].rows < l->expert * g->t[pairs].rows;
+    return g->t[n->out[SEND_ROWS]].rows < l->expert * lf_experts_own(l, g->t[pairs].rows, n->a.k);
 }
 
 /* The nodes of the forward pass that made what a region of the backward pass reads. */
@@ -182,7 +182,8 @@ struct lf_plan_moved lf_plan_pass_experts(const lf_plan *p, int chain, bool back
                                             : send                     ? x
                                                                        : y;
             rows->messages++;
-            rows->bytes += (double)order->rows * others / (others + 1) * (double)y->cols *
+            rows->bytes += (double)lf_experts_own(&p->ps->layout, order->rows, n->a.k) * others /
+                           (others + 1) * (double)y->cols *
                            (double)lf_dtype_size((enum lf_dtype)y->dtype);
         }
     }

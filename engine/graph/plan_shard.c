@@ -319,7 +319,7 @@ double lf_plan_own_bytes(const lf_plan *p, int rank, bool saved)
     double sum = 0;
     for (size_t i = 0; i < p->n_units; i++) {
         const struct lf_unit *u = &p->unit[i];
-        const int r = rank / (u->experts ? p->ps->layout.expert : 1);
+        const int r = lf_plan_sum_rank_of(p, u->experts, rank);
         const size_t lo = u->cut[r], hi = u->cut[r + 1];
         for (size_t k = u->first; k < u->end && lo < hi; k++) {
             const struct lf_pgroup *g = &p->ps->g[k];

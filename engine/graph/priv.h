@@ -288,13 +288,15 @@ struct lf_k_experts {
     const void *in;           /* of a send: rows, or one for each pair where row_of is NULL */
     void *out;
     const int32_t *row_of; /* [pairs] */
-    int32_t *counts;       /* [ranks, experts] */
+    int32_t *counts;       /* [ranks, experts]; folded: [ranks + 1, experts] */
     /* of a count: [experts + 1], those of the pairs; of a send: [experts / ranks + 1], those of the
      * room, or NULL */
     int32_t *offsets;
     int64_t pairs, room, width; /* rows of this rank, rows that it takes at once, their columns */
+    int64_t lo, hi;             /* of a count, folded: this rank sends pairs of rows [lo, hi) */
     int32_t experts;            /* of all ranks */
     int ranks;
+    bool folded; /* lf_layout */
     uint8_t what, type;
     void *work;
     size_t work_bytes;
@@ -713,11 +715,20 @@ struct lf_plan {
  * the same experts. */
 static inline int lf_plan_sum_ranks(const lf_plan *p, bool experts)
 {
-    return p->ranks.ranks / (experts ? p->ps->layout.expert : 1);
+    const struct lf_layout *l = &p->ps->layout;
+    return experts ? p->ranks.ranks * (l->folded ? l->tensor : 1) / l->expert : p->ranks.ranks;
+}
+/* Of the rank with number `rank` on the data axis, and this one's place on the tensor axis. */
+static inline int lf_plan_sum_rank_of(const lf_plan *p, bool experts, int rank)
+{
+    const struct lf_layout *l = &p->ps->layout;
+    return !experts    ? rank
+           : l->folded ? (rank * l->tensor + l->tensor_rank) / l->expert
+                       : rank / l->expert;
 }
 static inline int lf_plan_sum_rank(const lf_plan *p, bool experts)
 {
-    return p->ranks.rank / (experts ? p->ps->layout.expert : 1);
+    return lf_plan_sum_rank_of(p, experts, p->ranks.rank);
 }
 /* Are saved tensors apart from transients? Else the backward pass follows its forward pass at
  * once. */

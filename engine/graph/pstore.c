@@ -153,7 +153,7 @@ static struct matrix box_matrix(const struct lf_param *p)
 
 static uint8_t place_of(const lf_pstore *ps, const struct lf_param_desc *d)
 {
-    return ps->layout.tensor <= 1                                         ? LF_PL_SAME
+    return ps->layout.tensor <= 1 || (ps->layout.folded && d->experts)    ? LF_PL_SAME
            : d->shard == LF_SHARD_ROWS || d->shard == LF_SHARD_VOCABULARY ? LF_PL_ROWS
            : d->shard == LF_SHARD_COLS                                    ? LF_PL_COLS
                                                                           : LF_PL_SAME;

@@ -29,6 +29,24 @@ static int settle(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
     return 0;
 }
 
+static int check_experts(const lf_loaded *m, lf_err *err)
+{
+    const int expert = m->o.with ? m->o.with->layout.expert : 1;
+    if (expert <= 1)
+        return 0;
+    if (!m->model.experts || m->model.experts % expert)
+        return lf_fail(err, LF_EINVAL,
+                       "expert = %d divides experts among ranks, and the model has %lld; %s",
+                       expert, (long long)m->model.experts,
+                       m->model.experts ? "take a divisor of their number" : "leave it out");
+    return lf_target_device(m->o.device)->sm
+               ? lf_fail(err, LF_ENOTSUP,
+                         "expert = %d: rows go to the experts of other ranks in memory of the host "
+                         "only; take device = cpu, or leave expert out",
+                         expert)
+               : 0;
+}
+
 int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
 {
     const struct lf_plan_opts po = {.target = lf_target_device(m->o.device),
@@ -38,6 +56,8 @@ int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
     int rc = settle(m, p, err);
     if (rc == 0)
         rc = lf_model_heads_fit(&m->model, po.target->head_dim, po.target->name, err);
+    if (rc == 0)
+        rc = check_experts(m, err);
     if (rc != 0)
         return rc;
     m->dec = lf_decoder_create(&m->model, m->o.max_context, err);

@@ -211,7 +211,13 @@ struct dealt {
     size_t all, at; /* bytes of all tensors, and of those that were dealt */
     int divide;     /* successive ranks that have other tensors of the kind: experts */
     int ranks;      /* of those with the same ones */
+    int fold;       /* so many successive ones are one rank of the data axis */
 };
+
+static int fold_of(const struct lf_weights_share *s)
+{
+    return s->fold > 1 ? s->fold : 1;
+}
 
 /* Adds what each rank has of a tensor of `size` bytes. */
 static void add_shares(double *bytes, const lf_ckpt_tensor *t, size_t size, const struct dealt *d)
@@ -222,8 +228,9 @@ static void add_shares(double *bytes, const lf_ckpt_tensor *t, size_t size, cons
          size > 0 && r <= last && (r == last || part * r < d->at + size); r++) {
         const int64_t n = share_begin(t, d->at, d->all, (int)r + 1, d->ranks) -
                           share_begin(t, d->at, d->all, (int)r, d->ranks);
-        for (size_t k = 0; k < (size_t)d->divide; k++)
-            bytes[r * (size_t)d->divide + k] += (double)n * (double)lf_h5_type_bytes(t->dtype);
+        for (size_t k = r * (size_t)d->divide; k < (r + 1) * (size_t)d->divide; k++)
+            if (k % (size_t)d->fold == 0) /* of its ranks the first is meant */
+                bytes[k / (size_t)d->fold] += (double)n * (double)lf_h5_type_bytes(t->dtype);
     }
 }
 
@@ -231,8 +238,9 @@ void lf_weights_shared_bytes(double *bytes, const lf_ckpt_tensor *t, size_t n,
                              const struct lf_weights_share *s)
 {
     const int expert = s->expert > 1 ? s->expert : 1;
-    struct dealt d[2] = {{.divide = 1, .ranks = s->ranks},
-                         {.divide = expert, .ranks = s->ranks / expert}};
+    struct dealt d[2] = {
+        {.divide = 1, .ranks = s->ranks, .fold = 1},
+        {.divide = expert, .ranks = s->ranks * fold_of(s) / expert, .fold = fold_of(s)}};
     struct lf_pstore_share w;
     for (size_t i = 0; i < n; i++) {
         written(&t[i], s, &w);
@@ -272,8 +280,9 @@ void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_shar
         written(&t[i], s, &w);
         if (w.shared && w.owner) {
             const size_t bytes = shared_size(&t[i], &w), from = at[w.experts], of = all[w.experts];
-            const int divide = w.experts ? s->expert : 1, rank = s->rank / divide,
-                      ranks = s->ranks / divide;
+            const int divide = w.experts ? s->expert : 1, fold = w.experts ? fold_of(s) : 1,
+                      rank = (s->rank * fold + (w.experts ? s->fold_rank : 0)) / divide,
+                      ranks = s->ranks * fold / divide;
             w.flat[0] = share_begin(&t[i], from, of, rank, ranks);
             w.flat[1] = share_begin(&t[i], from, of, rank + 1, ranks);
             at[w.experts] += bytes;

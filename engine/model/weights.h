@@ -44,6 +44,8 @@ struct lf_weights_share {
     const char *prefix; /* of the names */
     int rank, ranks;    /* of the data axis */
     int expert;         /* of these, ranks that divide experts; 0: none do */
+    /* ranks of the tensor axis beside each that are among them, and which this one is; 0: 1 */
+    int fold, fold_rank;
     bool copy; /* what this rank keeps a part of another one writes, which has the same part */
 };
 void lf_weights_share(lf_ckpt_tensor *t, size_t *n, const struct lf_weights_share *s);

@@ -44,8 +44,35 @@ static int check_context(const struct lf_axes *a, lf_err *err)
     return 0;
 }
 
+static bool folds(const struct lf_axes *a)
+{
+    return a->expert > 1 && a->expert_tensor == 1 && a->tensor > 1;
+}
+
+static int check_expert_tensor(const struct lf_axes *a, lf_err *err)
+{
+    if (a->expert_tensor > 0 && at_least_1(a->expert) == 1)
+        return lf_fail(
+            err, LF_EINVAL,
+            "expert_tensor = %d is of ranks that divide experts; set expert to 2 or more",
+            a->expert_tensor);
+    if (folds(a) && a->expert % a->tensor)
+        return lf_fail(err, LF_EINVAL,
+                       "expert_tensor = 1 with expert = %d and tensor = %d: all ranks that divide "
+                       "matrices divide experts, too; make expert a multiple of tensor",
+                       a->expert, a->tensor);
+    if (a->expert_tensor <= 1 || a->expert_tensor == at_least_1(a->tensor))
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "expert_tensor = %d: the matrices of an expert are divided among all ranks of "
+                   "tensor (%d), or among none (1)",
+                   a->expert_tensor, at_least_1(a->tensor));
+}
+
 static int check_expert(const struct lf_axes *a, int sharers, lf_err *err)
 {
+    if (check_expert_tensor(a, err))
+        return err ? err->rc : LF_EINVAL;
     if (at_least_1(a->expert) == 1)
         return a->expert_room > 0 ? lf_fail(err, LF_EINVAL,
                                             "expert_room = %g is of ranks that divide experts; set "
@@ -89,7 +116,7 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
                              "start a multiple of %lld ranks",
                              pipeline, tensor, ranks, ranks == 1 ? "" : "s",
                              (long long)tensor * pipeline);
-    const int rc = check_expert(a, most / (tensor * pipeline), err);
+    const int rc = check_expert(a, most / ((folds(a) ? 1 : tensor) * pipeline), err);
     return rc != 0 ? rc : check_pipeline(a, err);
 }
 
@@ -98,16 +125,18 @@ struct lf_train_who lf_axes_who(const struct lf_axes *a, int place, int ranks)
     const int tensor = at_least_1(a->tensor), pipeline = at_least_1(a->pipeline),
               context = at_least_1(a->context), expert = at_least_1(a->expert),
               data = at_least_1((int)(ranks / ((int64_t)tensor * context * pipeline)));
-    return (struct lf_train_who){.expert = place / tensor % (data * context) % expert,
-                                 .expert_ranks = expert,
-                                 .data = place / tensor / context % data,
-                                 .data_ranks = data,
-                                 .context = place / tensor % context,
-                                 .context_ranks = context,
-                                 .tensor = place % tensor,
-                                 .tensor_ranks = tensor,
-                                 .pipeline = place / tensor / context / data,
-                                 .pipeline_ranks = pipeline};
+    struct lf_train_who w = {.folded = folds(a),
+                             .expert_ranks = expert,
+                             .data = place / tensor / context % data,
+                             .data_ranks = data,
+                             .context = place / tensor % context,
+                             .context_ranks = context,
+                             .tensor = place % tensor,
+                             .tensor_ranks = tensor,
+                             .pipeline = place / tensor / context / data,
+                             .pipeline_ranks = pipeline};
+    w.expert = lf_axes_expert_place(&w) % expert;
+    return w;
 }
 
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w)
@@ -119,6 +148,7 @@ struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_w
                               .context_rank = w->context,
                               .expert = w->expert_ranks,
                               .expert_rank = w->expert,
+                              .folded = w->folded,
                               .expert_room = a->expert_room};
 }
 
@@ -156,14 +186,14 @@ static int open_others(struct lf_axes_comms *c, const struct lf_train_who *w, lf
     return c->ends || !end ? 0 : err ? err->rc : LF_ECOMM;
 }
 
-/* Among the sharers. */
 static int open_experts(struct lf_axes_comms *c, const struct lf_train_who *w, lf_err *err)
 {
     if (w->expert_ranks == 1)
         return 0;
-    const int sharer = lf_axes_sharer(w);
-    c->experts = lf_comm_split(c->data, sharer / w->expert_ranks, sharer, err);
-    c->same = c->experts ? lf_comm_split(c->data, w->expert, sharer, err) : NULL;
+    const int place = lf_axes_expert_place(w);
+    lf_comm *among = w->folded ? c->layers : c->data;
+    c->experts = lf_comm_split(among, place / w->expert_ranks, place, err);
+    c->same = c->experts ? lf_comm_split(among, w->expert, place, err) : NULL;
     return c->same ? 0 : err ? err->rc : LF_ECOMM;
 }
 
@@ -191,7 +221,7 @@ int lf_axes_open(struct lf_axes_comms *c, struct lf_train_who *w, const struct l
     w->pipeline = lf_mesh_coord(c->mesh, "pipeline");
     c->data = context > 1 ? NULL : lf_mesh_comm(c->mesh, "data");
     c->context = context > 1 ? lf_mesh_comm(c->mesh, "context") : NULL;
-    w->expert = lf_axes_sharer(w) % w->expert_ranks;
+    w->expert = lf_axes_expert_place(w) % w->expert_ranks;
     c->tensor = lf_mesh_comm(c->mesh, "tensor");
     c->pipeline = lf_mesh_comm(c->mesh, "pipeline");
     int rc = open_others(c, w, world, err);
@@ -223,7 +253,7 @@ double lf_axes_comm_bytes(const struct lf_train_who *w)
     const double experts =
         w->expert_ranks == 1
             ? 0
-            : LF_COMM_BYTES * (w->expert_ranks + lf_axes_sharers(w) / w->expert_ranks);
+            : LF_COMM_BYTES * (w->expert_ranks + lf_axes_expert_places(w) / w->expert_ranks);
     if (column == 1)
         return experts;
     return experts +

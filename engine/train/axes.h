@@ -18,7 +18,9 @@
  *
  * Ranks of the expert axis are successive sharers with the same tensor and pipeline coordinate:
  * expert = sharer % expert_ranks. They have rows of their own, of one micro-batch or of several,
- * and divide the experts. So this axis is folded over the data and the context axis.
+ * and divide the experts. So this axis is folded over the data and the context axis. With
+ * expert_tensor = 1 it is over the tensor axis, too: expert = (sharer * tensor_ranks + tensor) %
+ * expert_ranks.
  */
 #ifndef LF_TRAIN_AXES_H
 #define LF_TRAIN_AXES_H
@@ -44,6 +46,9 @@ struct lf_axes {
     int measured;       /* what a cut takes for costs: 0: FLOPs; 1: times (cost.h) */
     int expert;         /* sharers that divide experts among themselves; 0: 1 */
     double expert_room; /* lf_layout */
+    /* ranks that divide the matrices of an expert: 0: those of tensor; 1: none do, and the ranks of
+     * tensor are among those that divide experts (lf_layout.folded) */
+    int expert_tensor;
 };
 
 /* The coordinates of a rank. */
@@ -53,6 +58,7 @@ struct lf_train_who {
     int tensor, tensor_ranks;
     int pipeline, pipeline_ranks;
     int expert, expert_ranks; /* within the data and the context axis */
+    bool folded;              /* and the tensor axis */
 };
 
 /* LF_EINVAL: so many ranks do not form such groups, or an option needs another one. */
@@ -71,6 +77,15 @@ static inline int lf_axes_sharers(const struct lf_train_who *w)
 static inline int lf_axes_sharer(const struct lf_train_who *w)
 {
     return w->data * w->context_ranks + w->context;
+}
+/* Among how many ranks groups of the expert axis lie, and which of them rank w is. */
+static inline int lf_axes_expert_places(const struct lf_train_who *w)
+{
+    return lf_axes_sharers(w) * (w->folded ? w->tensor_ranks : 1);
+}
+static inline int lf_axes_expert_place(const struct lf_train_who *w)
+{
+    return w->folded ? lf_axes_sharer(w) * w->tensor_ranks + w->tensor : lf_axes_sharer(w);
 }
 /* What a store of this rank is told. */
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w);

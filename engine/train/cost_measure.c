@@ -275,6 +275,7 @@ static int bench_open(struct bench *b, const struct lf_train_config *c,
     b->who.context_ranks = 1;
     b->who.expert = 0; /* a layer takes as long where ranks divide its experts */
     b->who.expert_ranks = 1;
+    b->who.folded = false;
     b->who.pipeline_ranks = b->c.axes.pipeline = layers + 2;
     b->c.axes.stages = b->stages = stages_of(layers, err);
     return b->stages ? 0 : LF_ENOMEM;

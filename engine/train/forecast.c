@@ -118,7 +118,7 @@ static struct lf_train_who planned_rank(const struct lf_train_config *c, int pip
     who.pipeline = pipeline;
     who.data = sharer / who.context_ranks;
     who.context = sharer % who.context_ranks;
-    who.expert = sharer % who.expert_ranks;
+    who.expert = lf_axes_expert_place(&who) % who.expert_ranks;
     return who;
 }
 
@@ -132,7 +132,8 @@ static int add_shared(double *bytes, const struct lf_train_config *c,
     const struct lf_weights_share share = {.ps = m->ps,
                                            .prefix = LF_WEIGHTS_PREFIX,
                                            .ranks = lf_axes_sharers(who),
-                                           .expert = who->expert_ranks};
+                                           .expert = who->expert_ranks,
+                                           .fold = who->folded ? who->tensor_ranks : 1};
     if (rc == 0)
         lf_weights_shared_bytes(bytes, t.all, t.n_all, &share);
     lf_arena_destroy(a);

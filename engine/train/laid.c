@@ -37,11 +37,13 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
         lf_buf_addf(out, "%scontext %d", sep, w->context_ranks);
         sep = " x ";
     }
-    if (w->expert_ranks > 1)
+    if (w->expert_ranks > 1 && !w->folded)
         lf_buf_addf(out, " (expert %d)", w->expert_ranks);
     if (w->tensor_ranks > 1)
         lf_buf_addf(out, "%stensor %d%s", sep, w->tensor_ranks,
                     a->sequence ? ", rows divided" : "");
+    if (w->folded)
+        lf_buf_addf(out, " (expert %d)", w->expert_ranks);
 }
 
 json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
@@ -79,8 +81,8 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
         failed = json_object_set_new(fingerprint, "context", json_integer(w->context_ranks)) != 0;
     if (!failed && w->expert_ranks > 1)
         failed = json_object_set_new(fingerprint, "expert", json_integer(w->expert_ranks)) != 0;
-    if (!failed && is_cut(k) && lf_pipe_in_v(&k->spec))
-        failed = json_object_set_new(fingerprint, "placement", json_string("v")) != 0;
+    if (!failed && w->folded)
+        failed = json_object_set_new(fingerprint, "expert_tensor", json_integer(1)) != 0;
     if (!failed && is_cut(k)) {
         lf_buf_init(&layers);
         add_layers(&layers, k);
@@ -97,9 +99,8 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none =
-        json_pack("{s:i,s:b,s:i,s:i,s:s,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
-                  "pipeline", 1, "layers", "all", "placement", "in turns", "expert", 1);
+    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s,s:i,s:i}", "tensor", 1, "sequence", 0, "context",
+                             1, "pipeline", 1, "layers", "all", "expert", 1, "expert_tensor", 0);
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

@@ -43,6 +43,8 @@ int lf_train_tensors(struct lf_run_tensors *out, const struct lf_train_config *c
                                            .rank = lf_axes_sharer(who),
                                            .ranks = lf_axes_sharers(who),
                                            .expert = who->expert_ranks,
+                                           .fold = who->folded ? who->tensor_ranks : 1,
+                                           .fold_rank = who->folded ? who->tensor : 0,
                                            .copy = lf_axes_sharer(who) >=
                                                    lf_zero_inner(&c->zero, lf_axes_sharers(who))};
     lf_weights_share(own, &n, &share);

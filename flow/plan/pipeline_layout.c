@@ -28,9 +28,8 @@ static const char *const keys[] = {"tensor",
                                    "zero",
                                    "zero_inner",
                                    "expert",
-                                   "expert_room"};
-/* Names that are kept for what ranks cannot divide yet. */
-static const char *const reserved[] = {"expert_tensor"};
+                                   "expert_room",
+                                   "expert_tensor"};
 /* Keys of a stage that name the layout of a part of it, and the options that take its tensor. */
 static const struct lf_layout_part parts[] = {{"rollout_layout", "rollout_tensor"},
                                               {"reference_layout", "reference_tensor"},
@@ -54,7 +53,7 @@ const char *const *lf_layout_keys(size_t *n)
 
 bool lf_layout_key(const char *key)
 {
-    return among(key, keys, COUNT(keys)) || among(key, reserved, COUNT(reserved));
+    return among(key, keys, COUNT(keys));
 }
 
 const struct lf_layout_part *lf_layout_parts(size_t *n)
@@ -95,13 +94,6 @@ static int check_key(const lf_conf_item *it, lf_err *err)
     char hint[200];
     if (among(it->key, keys, COUNT(keys)))
         return 0;
-    if (among(it->key, reserved, COUNT(reserved)))
-        return lf_conf_fail_key(
-            it, err,
-            "\"%s\" is not there yet: ranks share the batch, the layers (pipeline), the rows of a "
-            "micro-batch (context), the matrices of a layer (tensor), experts (expert) and "
-            "optimizer state, gradients and weights (zero); remove it",
-            it->key);
     lf_synonym_hint(hint, sizeof hint, it->key, keys, COUNT(keys));
     return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
 }
@@ -227,7 +219,8 @@ static int check_groups(const lf_doc_stage *st, lf_conf *c, const char *section,
 int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const lf_opt_table *t,
                     const lf_optset *set, lf_err *err)
 {
-    /* Experts are divided among the ranks of the data and the context axis together. */
+    /* Experts are divided among the ranks of the data and the context axis together, and of the
+     * tensor axis where these do not divide an expert. */
     const struct divided rows = {.expert = 1,
                                  .pipeline = axis(t, set, "pipeline"),
                                  .context = axis(t, set, "context"),
@@ -235,7 +228,7 @@ int lf_layout_nodes(const lf_doc_stage *st, lf_conf *c, const char *stage, const
                          experts = {.expert = axis(t, set, "expert"),
                                     .pipeline = rows.pipeline,
                                     .context = 1,
-                                    .tensor = rows.tensor};
+                                    .tensor = axis(t, set, "expert_tensor") == 1 ? 1 : rows.tensor};
     const struct divided *const by[] = {&rows, &experts};
     const char *section = "layout";
     int rc = check_parts(st, c, stage, t, set, err);

@@ -249,10 +249,10 @@ refused policy '[0-9]+:[0-9]+: "rollout_tensor" is tensor of a \[layout NAME\] w
 sed 's/^lr = 1e-3/&\nrollout_layout = wide/' base.ini >pretrain.ini
 printf '[layout wide]\ntensor = 2\n' >>pretrain.ini
 refused pretrain '[0-9]+:[0-9]+: .*rollout_layout'
-for key in expert_tensor; do
-    printf '[layout]\n%s = 2\n' $key | with kept
-    refused kept "[0-9]+:[0-9]+: \"$key\" is not there yet"
-done
+divided 8 '[layout]' 'expert = 2' 'tensor = 4' 'expert_tensor = 2'
+at_key expert_tensor 'expert_tensor = 2: .* all ranks of tensor .4., or among none'
+divided 4 '[layout]' 'expert = 8' 'tensor = 2' 'expert_tensor = 1'
+refused divided '[0-9]+:[0-9]+: expert = 8: the 4 ranks of'
 with wrong <<END
 [layout]
 zero = 7

@@ -28,6 +28,7 @@ enum planted {
     OTHERS_EXPERTS,  /* a rank begins with the weights of the first experts */
     OVERFLOW_LOST,   /* nobody notices that an expert's gradient is not finite */
     UNREADABLE,      /* rank 1 cannot read a micro-batch */
+    SAME_ROWS,       /* every rank of the tensor axis sends the rows of the first */
     OWN_LOADS,       /* the loads of a pipeline stage begin with its own layers */
     OWN_TOTALS       /* the first one takes its own loads for those of all layers */
 };
@@ -183,6 +184,12 @@ int __wrap_lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *
     struct lf_experts *x = a->with->experts;
     if (plan.what == COUNTS_BEFORE && a->what == LF_EXPERTS_COUNT && rig_rank == 1)
         return count_before(k, q, a);
+    if (plan.what == SAME_ROWS && a->what == LF_EXPERTS_COUNT) {
+        struct lf_k_experts of = *a;
+        of.hi -= of.lo;
+        of.lo = 0;
+        return __real_lf_experts_call(k, q, &of);
+    }
     const int64_t round = x->round;
     if (plan.what == NOT_SENT_AGAIN && a->what == LF_EXPERTS_SEND && a->row_of)
         x->round = 0;
@@ -273,6 +280,11 @@ static const struct fault rows[] = {
      .what = IDLE_APART,
      .by = RIG_SAW_RUN,
      .says = "where others are in"},
+    {"ranks of the tensor axis send the same rows",
+     {.ranks = 2, .tensor = 2, .sequence = true, .expert = 4, .expert_tensor = 1},
+     MODEL,
+     .what = SAME_ROWS,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {"F7: the balance of a pipeline stage is that of its own layers",
      {.ranks = 2, .expert = 2, .pipeline = 2},
      MODEL "layers=4 ",

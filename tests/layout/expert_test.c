@@ -60,6 +60,11 @@ static void adapter(struct rig_case *k)
     strcpy(k->adapter.target[0], "qkv");
     strcpy(k->adapter.target[1], "o");
 }
+static void adapter_selective(struct rig_case *k)
+{
+    adapter(k);
+    selective(k);
+}
 static void two(struct rig_case *k)
 {
     k->c.micro_batch = 2;
@@ -133,6 +138,12 @@ static const struct row rows[] = {
      .keys = AUX,
      .l = {.ranks = 2, .expert = 2},
      .set = adapter},
+    {.name = "rows that nothing else reads backwards, rounds",
+     .keys = AUX "block=post ",
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = adapter_selective},
     {.name = "micro-batches of two, z-loss",
      .keys = AUX "experts=6 ",
      .l = {.ranks = 3, .expert = 3},
@@ -206,6 +217,45 @@ static const struct row rows[] = {
      .keys = AUX,
      .l = {.ranks = 2, .context = 2, .expert = 4, .zero = 3},
      .rounds = true},
+    {.name = "tensor 2, rows divided, x expert 4: folded",
+     .keys = AUX,
+     .rounds = true,
+     .l = {.ranks = 2, .tensor = 2, .sequence = true, .expert = 4, .expert_tensor = 1},
+     .modes = true},
+    {.name = "tensor 2 x expert 2 of the same ranks, rounds, zero = 1",
+     .keys = AUX "expert_bias=yes shared_ffn=64 shared_gate=yes ",
+     .l = {.ranks = 2, .tensor = 2, .expert = 2, .expert_tensor = 1, .zero = 1, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "tensor 2 x expert 2, all to one",
+     .keys = AUX "router_linear_bias=yes ",
+     .l = {.ranks = 1, .tensor = 2, .expert = 2, .expert_tensor = 1, .expert_room = 0.5},
+     .loads = TO_ONE_RANK,
+     .rounds = true},
+    {.name = "tensor 2 x context 2 x expert 8, latent, zero = 3",
+     .keys = AUX "mlp=plain activation=gelu_tanh expert_latent=32 ",
+     .rounds = true,
+     .l = {.ranks = 2,
+           .tensor = 2,
+           .sequence = true,
+           .context = 2,
+           .expert = 8,
+           .expert_tensor = 1,
+           .zero = 3}},
+    {.name = "tensor 2 x pipeline 2 x expert 4, zb-h1",
+     .keys = AUX "layers=4 ",
+     .rounds = true,
+     .l = {.ranks = 2,
+           .tensor = 2,
+           .pipeline = 2,
+           .schedule = LF_PIPE_ZB_H1 + 1,
+           .expert = 4,
+           .expert_tensor = 1}},
+    {.name = "tensor 2 x expert 4, weighed before, groups, balanced",
+     .keys = "experts=8 experts_per_token=1 expert_ffn=64 router_on_input=yes router_bias=yes "
+             "router_score=sigmoid router_bias_rate=0.01 router_groups=4 router_top_groups=2 ",
+     .rounds = true,
+     .l = {.ranks = 2, .tensor = 2, .expert = 4, .expert_tensor = 1}},
     {.name = "a loss scale that changes",
      .keys = AUX,
      .l = {.ranks = 2, .expert = 2},

@@ -30,16 +30,17 @@ static const struct rig_layout of_mesh[] = {{.ranks = 1},
                                             {.ranks = 2, .zero = 1, .tensor = 2},
                                             {.ranks = 1, .tensor = 2, .sequence = true}};
 /* One of each kind, and all axes together. */
-static const struct rig_layout of_axes[] = {{.ranks = 1},
-                                            {.ranks = 1, .tensor = 4},
-                                            {.ranks = 1, .pipeline = 4},
-                                            {.ranks = 1, .tensor = 2, .pipeline = 2},
-                                            {.ranks = 4, .zero = 1},
-                                            {.ranks = 2, .zero = 3},
-                                            {.ranks = 4, .expert = 4},
-                                            {.ranks = 2, .zero = 3, .context = 2, .expert = 2},
-                                            {.ranks = 2, .tensor = 2, .pipeline = 2},
-                                            {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
+static const struct rig_layout of_axes[] = {
+    {.ranks = 1},
+    {.ranks = 1, .tensor = 4},
+    {.ranks = 1, .pipeline = 4},
+    {.ranks = 1, .tensor = 2, .pipeline = 2},
+    {.ranks = 4, .zero = 1},
+    {.ranks = 2, .zero = 3},
+    {.ranks = 2, .tensor = 2, .expert = 4, .expert_tensor = 1},
+    {.ranks = 2, .zero = 3, .context = 2, .expert = 2},
+    {.ranks = 2, .tensor = 2, .pipeline = 2},
+    {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
 enum {
     OF_DATA = sizeof of_data / sizeof of_data[0],
     OF_MESH = sizeof of_mesh / sizeof of_mesh[0],

@@ -256,7 +256,8 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
                                  .schedule = g->k->layout.schedule,
                                  .stages = g->k->layout.stages,
                                  .expert = g->k->layout.expert,
-                                 .expert_room = g->k->layout.expert_room};
+                                 .expert_room = g->k->layout.expert_room,
+                                 .expert_tensor = g->k->layout.expert_tensor};
     g->c.poison = g->k->poison;
     g->c.no_reuse = g->k->no_reuse;
     g->c.freeze = &g->k->frozen;

@@ -27,6 +27,7 @@ struct rig_layout {
     const char *stages;   /* lf_axes */
     int expert;           /* of the data axis, ranks that divide experts; 0 is 1 */
     double expert_room;   /* lf_axes */
+    int expert_tensor;    /* lf_axes */
 };
 static inline int rig_tensor_ranks(const struct rig_layout *l)
 {
@@ -98,6 +99,7 @@ struct rig_tensor {
      * and of a tied embedding both ends of the pipeline axis */
     int copies;
     bool experts;              /* ranks of the data axis with other experts have other elements */
+    bool folded;               /* and those of the tensor axis, too (lf_layout) */
     float *v[RIG_KINDS];       /* [n], owned; NULL: no rank has it */
     uint8_t *times[RIG_KINDS]; /* [n] how many ranks have it, owned */
 };

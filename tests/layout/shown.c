@@ -119,7 +119,9 @@ void rig_show_names(struct rig *g, const lf_trainer *t)
         *x = (struct rig_tensor){.n = lf_logical(&q->d)};
         snprintf(x->name, sizeof x->name, "%s", q->d.name);
         x->experts = lf_pstore_experts(ps, i);
-        x->copies = (lf_box_count(ps, q) > (x->experts ? ps->layout.expert : 1)
+        x->folded = x->experts && ps->layout.folded;
+        x->copies = (x->folded ? 1
+                     : lf_box_count(ps, q) > (x->experts ? ps->layout.expert : 1)
                          ? q->box.replicas
                          : rig_tensor_ranks(&g->k->layout)) *
                     (q->tied ? 2 : 1);
@@ -144,8 +146,9 @@ void rig_find_missing(struct rig_seen *s, const struct rig_layout *l)
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < RIG_KINDS; k++) {
             const uint8_t *times = s->t[i].times[k];
-            const int copies = s->t[i].copies,
-                      ranks = rig_sharers(l) / (s->t[i].experts ? rig_expert_ranks(l) : 1);
+            const int copies = s->t[i].copies, ranks = rig_sharers(l) *
+                                                       (s->t[i].folded ? rig_tensor_ranks(l) : 1) /
+                                                       (s->t[i].experts ? rig_expert_ranks(l) : 1);
             bool whole = true, parts = true;
             for (int64_t e = 0; times && e < s->t[i].n; e++) {
                 whole = whole && times[e] == copies * ranks;

@@ -59,7 +59,7 @@ generate 4 few groups --tensor 2
 is "$(cksum <"$dir/groups/text/out.jsonl")" "$(cksum <"$dir/few.2:tensor=2/text/out.jsonl")" "two groups of two share the texts: the bytes of one group"
 texts tied 4e-6 "2:tensor=2"
 texts alibi 4e-6 "4:tensor=4"
-texts experts 4e-6 "2:tensor=2"
+texts experts 4e-6 "2:tensor=2 2:tensor=2+expert=2"
 texts latent 4e-6 "2:tensor=2"
 cp -r "$dir/latent" "$dir/absorbed"
 texts absorbed 4e-6 "2:tensor=2" --numeric fast
@@ -135,6 +135,10 @@ is "$rc $(cksum <"$dir/cut/text/out.jsonl")" "0 $(cksum <"$dir/whole/text/out.js
 bytes() { "$stages/lf-generate" --checkpoint "$dir/few" --prompts "$dir/prompts.jsonl" --plan "$@" 2>"$dir/err" | tr ',{' '\n\n' | sed -n 's/.*"state": *\([0-9]*\).*/\1/p'; }
 one=$(bytes)
 is "$(bytes --ranks 2 --tensor 2)" "$((one / 2))" "two ranks have half of the cache each"
+bytes --ranks 2 --tensor 2 --expert 2 >/dev/null
+says_like "expert = 2 divides experts among ranks, and the model has 0" "and experts only where there are some"
+bytes --ranks 4 --tensor 4 --expert 2 >/dev/null
+says_like "expert = 2: the ranks that work on the same texts .tensor = 4." "which all of them divide"
 bytes --ranks 3 --tensor 2 >/dev/null
 says_like "tensor = 2: 3 ranks cannot form such groups" "three ranks form no groups of two"
 generate 3 few bad --tensor 2
@@ -169,4 +173,4 @@ generate 2 few cut --tensor 1 --ignore-eos
 [ $rc -ne 0 ] && grep -q "tensor" "$dir/err"
 ok $? "a result of another layout is not taken for one of this" "$(tail -n 3 "$dir/err")"
 
-finish 32
+finish 35
