@@ -303,4 +303,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 149
+finish 153
