@@ -3,9 +3,9 @@
  * Sharded state (ZeRO, Rajbhandari et al. 2020). Stage 1: a rank keeps the moments of its own part
  * of the weights, and the masters where graphs read copies instead. It updates that part, then the
  * ranks give each other what they updated. Stage 2: it keeps the gradients of its part alone. Stage
- * 3: the weights, too. What is not kept exists in windows (plan_window.c). Experts that ranks divide
- * are apart on each rank already: in every stage their gradients and weights are whole where they
- * are, and the ranks with the same ones divide their state as in stage 1.
+ * 3: the weights, too. What is not kept exists in windows (plan_window.c). Experts that ranks
+ * divide are apart on each rank already: in every stage their gradients and weights are whole where
+ * they are, and the ranks with the same ones divide their state as in stage 1.
  *
  * The store's groups form **units**: with stage 1 those of a bucket of gradients (plan_data.c),
  * else those of a layer. A unit is cut into one range for each rank. Cuts lie at the starts of
