@@ -578,6 +578,15 @@ struct lf_k_attn_drop {
     const int32_t *position;
     const struct lf_step_record *rec; /* seed */
 };
+/* Rows of queries that are some of the keys' rows: `n` of them, in n / block blocks that ascend. Row i
+ * of queries stands at row first[i / block] + i % block of the keys. first NULL: they are the same. On
+ * CPUs alone. */
+struct lf_k_attn_own {
+    const int32_t *first;
+    int64_t n, block;
+};
+/* With own.first q, o, lse and what drop names have own.n rows; keys, values, cu_seqlens and runs are
+ * of all `rows`. A row has the bits that it has among all. */
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
@@ -596,9 +605,11 @@ struct lf_k_attn_fwd {
     uint8_t x_type, mode;
     void *work;
     size_t work_bytes;
+    struct lf_k_attn_own own;
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
- * sinks did is in o and lse already. */
+ * sinks did is in o and lse already. With own.first do and dq have own.n rows too, and dk and dv are
+ * f32 whatever x_type is: what these queries add to the gradients of all rows. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
@@ -615,6 +626,7 @@ struct lf_k_attn_bwd {
     uint8_t x_type, mode;
     void *work;
     size_t work_bytes;
+    struct lf_k_attn_own own;
 };
 
 /* What each row adds to the gradient of its heads' sinks, f32 [rows, H]:

@@ -173,6 +173,71 @@ static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t l
         *lo = *hi;
 }
 
+/* Query rows that follow each other in a document: `n` of them from position pos on, the first of
+ * which is row `row` of the call's queries. */
+struct attn_part {
+    int64_t pos, n, row;
+};
+
+static inline int64_t attn_own_rows(const struct lf_k_attn_own *o, int64_t rows)
+{
+    return o->first ? o->n : rows;
+}
+
+/* The first row of the call's own ones whose block ends behind row `begin` of the keys. */
+static inline int64_t attn_own_from(const struct lf_k_attn_own *o, int64_t begin)
+{
+    int64_t lo = 0, hi = o->n / o->block;
+    while (lo < hi) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (o->first[mid] + o->block <= begin)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo * o->block;
+}
+
+/* Makes *p the part behind it of the document of rows [begin, begin + len) of the keys; the first one
+ * where p->n is 0. Neighbouring blocks are one part. False: there is none. */
+static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t begin, int64_t len,
+                                  struct attn_part *p)
+{
+    if (!o->first) {
+        const bool more = p->n == 0 && len > 0;
+        *p = (struct attn_part){0, more ? len : 0, begin};
+        return more;
+    }
+    int64_t row = p->n ? p->row + p->n : attn_own_from(o, begin);
+    if (row >= o->n || len <= 0)
+        return false;
+    int64_t at = o->first[row / o->block] + row % o->block;
+    if (at < begin) {
+        row += begin - at;
+        at = begin;
+    }
+    if (at >= begin + len)
+        return false;
+    int64_t end = row;
+    do
+        end = (end / o->block + 1) * o->block;
+    while (end < o->n && o->first[end / o->block] == at + (end - row));
+    const int64_t n = end - row, most = begin + len - at;
+    *p = (struct attn_part){at - begin, n < most ? n : most, row};
+    return true;
+}
+
+/* Is a query row behind the last document? */
+static inline bool attn_own_pads(const struct lf_k_attn_own *o, int64_t row, int64_t end)
+{
+    return (o->first ? o->first[row / o->block] + row % o->block : row) >= end;
+}
+
+static inline bool attn_own_ok(const struct lf_k_attn_own *o, int64_t rows)
+{
+    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->n % o->block == 0);
+}
+
 /* Scores after scale, softcap and ALiBi. key0 is the document position of lane 0. *dcap gets the
  * derivative of the softcap; dcap may be NULL. */
 LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos,

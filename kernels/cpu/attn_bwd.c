@@ -29,11 +29,11 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
               a->n_docs >= 0 && a->ldq >= hd && a->ldo >= he && a->lddo >= he && a->lddq >= hd &&
               a->ldk >= gd && a->ldv >= ge && a->lddk >= gd && a->lddv >= ge &&
               a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows);
+              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-/* One thread's memory for a document of up to `rows` rows, in floats. */
+/* One thread's memory for a document of up to `rows` rows of keys and queries, in floats. */
 struct space {
     const lf_queue *q;
     float *kt, *vt,
@@ -49,18 +49,19 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
                          float *mem)
 {
     const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp,
+                 own = (size_t)(attn_tiles(attn_own_rows(&a->own, a->rows)) * ATTN_T),
                  e = (size_t)s->dvp, block = ATTN_QB * ATTN_T;
     float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
                        &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc};
     const size_t size[] = {rows * (size_t)s->kd,
                            rows * (size_t)s->kdv,
                            rows * dp,
+                           own * dp,
+                           own * e,
+                           own * dp,
                            rows * dp,
                            rows * e,
-                           rows * dp,
-                           rows * dp,
-                           rows * e,
-                           rows,
+                           own,
                            block,
                            block,
                            block,
@@ -87,15 +88,18 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
-    const int32_t *runs; /* of its rows, or NULL */
+    const int32_t *runs;   /* of its rows, or NULL */
+    struct attn_part part; /* the queries that are looked at */
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
-    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0,
-                        a->runs ? a->runs + 2 * b : NULL};
+    return (struct doc){.row = b,
+                        .len = e > b ? e - b : 0,
+                        .prefix = a->prefix ? a->prefix[i] : 0,
+                        .runs = a->runs ? a->runs + 2 * b : NULL};
 }
 
 static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
@@ -123,28 +127,29 @@ static float row_delta(const void *o, const void *go, int64_t d_value, uint8_t t
     return lf_v_hsum(sum);
 }
 
-/* Row panels of q and do, delta, and a cleared dq for one head. */
+/* Row panels of q and do, delta, and a cleared dq for one head and part. */
 static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t h)
 {
     const uint8_t t = a->x_type;
-    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), even = (d.len + 1) / 2 * 2;
-    const struct attn_rows q = {lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len,
-                                a->d},
-                           d_o = {lf_at(a->d_o, d.row * a->lddo + h * a->d_value, t),
-                                  a->lddo * size, d.len, a->d_value};
-    LF_SYM(attn_pack_rows)(w->qr, &q, s->pairs ? even : d.len, s);
-    LF_SYM(attn_pack_rows)(w->dor, &d_o, s->pairs ? even : d.len, s);
-    for (int64_t i = 0; i < d.len; i++)
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), n = d.part.n, row = d.part.row,
+                  even = (n + 1) / 2 * 2;
+    const struct attn_rows q = {lf_at(a->q, row * a->ldq + h * a->d, t), a->ldq * size, n, a->d},
+                           d_o = {lf_at(a->d_o, row * a->lddo + h * a->d_value, t), a->lddo * size,
+                                  n, a->d_value};
+    LF_SYM(attn_pack_rows)(w->qr, &q, s->pairs ? even : n, s);
+    LF_SYM(attn_pack_rows)(w->dor, &d_o, s->pairs ? even : n, s);
+    for (int64_t i = 0; i < n; i++)
         w->delta[i] =
-            row_delta(lf_at(a->o, (d.row + i) * a->ldo + h * a->d_value, t),
-                      lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d_value, t), a->d_value, t);
-    memset(w->dq, 0, (size_t)(d.len * s->dp) * sizeof(float));
+            row_delta(lf_at(a->o, (row + i) * a->ldo + h * a->d_value, t),
+                      lf_at(a->d_o, (row + i) * a->lddo + h * a->d_value, t), a->d_value, t);
+    memset(w->dq, 0, (size_t)(n * s->dp) * sizeof(float));
 }
 
 /* One tile of keys against one block of query rows of head h. */
 struct pair {
     int64_t h, i0, nq, j0; /* rows i0 .. i0 + nq, keys from j0, in the document */
+    int64_t at;            /* i0 in the part of the document */
     bool open;             /* some rows may see keys behind their own: of a prefix, or of a run */
 };
 
@@ -155,18 +160,18 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
     const float slope = a->alibi ? a->alibi[b->h] : 0.0f;
     const bool bf = s->x_type == LF_BF16;
     for (int64_t r = 0; r < b->nq; r++) {
-        const int64_t i = b->i0 + r;
+        const int64_t i = b->i0 + r, at = b->at + r, row = d.part.row + at;
         int64_t lo, hi;
         const struct attn_more more = {d.prefix, d.runs ? d.runs + 2 * i : NULL};
         attn_range(s, i, d.len, more, &lo, &hi);
         lo -= b->j0;
         hi -= b->j0;
-        const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]),
-                   delta = lf_v_set1(w->delta[i]), scale = lf_v_set1(s->scale);
+        const lf_v lse = lf_v_set1(a->lse[b->h * attn_own_rows(&a->own, a->rows) + row]),
+                   delta = lf_v_set1(w->delta[at]), scale = lf_v_set1(s->scale);
         float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T, keep[ATTN_T];
         const bool drop = a->drop.p > 0.0f;
         if (drop)
-            LF_SYM(attn_drop_tile)(keep, &a->drop, d.row + i, b->h, b->j0);
+            LF_SYM(attn_drop_tile)(keep, &a->drop, row, b->h, b->j0);
         for (int64_t c = 0; c < ATTN_T; c += LF_VL) {
             lf_v p = lf_v_zero(), ds = p;
             if (lo < c + LF_VL && hi > c) {
@@ -282,11 +287,12 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                            const struct space *w, struct doc d, const struct pair *b)
 {
     const uint8_t t = a->x_type;
-    const int64_t dp = s->dp, dvp = s->dvp, ku = s->pairs ? 2 : 1, i0 = b->i0, j0 = b->j0;
+    const int64_t dp = s->dp, dvp = s->dvp, ku = s->pairs ? 2 : 1, at = b->at, j0 = b->j0,
+                  row = d.part.row + at;
     struct attn_mm g = {.m = b->nq,
                         .n = ATTN_T,
                         .k = s->kd,
-                        .a = w->qr + i0 * dp,
+                        .a = w->qr + at * dp,
                         .ars = dp * 4,
                         .acs = 4,
                         .b = w->kt + j0 * s->kd,
@@ -296,14 +302,14 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                         .pairs = s->pairs,
                         .init = ATTN_ZERO};
     if (s->pairs) {
-        g.a = lf_at(a->q, (d.row + i0) * a->ldq + b->h * a->d, t);
+        g.a = lf_at(a->q, row * a->ldq + b->h * a->d, t);
         g.ars = a->ldq * 2;
     }
     mm_scores(&g, s, b);
-    g.a = w->dor + i0 * dvp;
+    g.a = w->dor + at * dvp;
     g.ars = dvp * 4;
     if (s->pairs) {
-        g.a = lf_at(a->d_o, (d.row + i0) * a->lddo + b->h * a->d_value, t);
+        g.a = lf_at(a->d_o, row * a->lddo + b->h * a->d_value, t);
         g.ars = a->lddo * 2;
     }
     g.k = s->kdv;
@@ -321,7 +327,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                          .a = s->pairs ? w->pc : w->s,
                          .ars = 4,
                          .acs = ATTN_T * 4,
-                         .b = w->dor + i0 / ku * dvp,
+                         .b = w->dor + at / ku * dvp,
                          .ldb = dvp,
                          .c = w->dv + j0 * dvp,
                          .ldc = dvp,
@@ -330,7 +336,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
     mm_keys(&gk, s, b, ku);
     gk.a = s->pairs ? w->dsc : w->dp;
     gk.n = gk.ldb = gk.ldc = dp;
-    gk.b = w->qr + i0 / ku * dp;
+    gk.b = w->qr + at / ku * dp;
     gk.c = w->dk + j0 * dp;
     mm_keys(&gk, s, b, ku);
     struct attn_mm gq = {.m = b->nq,
@@ -341,7 +347,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                          .acs = 4,
                          .b = w->kr + j0 / ku * dp,
                          .ldb = dp,
-                         .c = w->dq + i0 * dp,
+                         .c = w->dq + at * dp,
                          .ldc = dp,
                          .pairs = s->pairs,
                          .init = ATTN_ADD};
@@ -361,7 +367,8 @@ static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, int6
     }
 }
 
-/* The rows [*first, *end) that see some key of the tile at j0. Pairs of rows stay together. */
+/* The rows [*first, *end) of the part that see some key of the tile at j0. Pairs of rows stay
+ * together. */
 static void rows_seeing(const struct attn_shape *s, const struct doc *d, int64_t j0, int64_t *first,
                         int64_t *end)
 {
@@ -372,6 +379,9 @@ static void rows_seeing(const struct attn_shape *s, const struct doc *d, int64_t
         *end = d->prefix < d->len ? d->prefix : d->len;
     if (d->runs && d->runs[2 * j0] < *first)
         *first = d->runs[2 * j0] > 0 ? d->runs[2 * j0] / 2 * 2 : 0;
+    const int64_t pos = d->part.pos, past = pos + d->part.n;
+    *first = *first > pos ? pos + (*first - pos) / 2 * 2 : pos;
+    *end = *end < past ? *end : past;
 }
 
 /* Does one of these rows see keys behind its own? */
@@ -383,31 +393,43 @@ static bool sees_ahead(const struct doc *d, int64_t i0, int64_t n)
     return ahead;
 }
 
+/* One head's queries of a part of a document: their dq, and what they add to dk and dv. */
+static void run_part(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                     const struct space *w, struct doc d, int64_t h)
+{
+    const uint8_t t = a->x_type;
+    pack_head(a, s, w, d, h);
+    for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
+        int64_t first, end;
+        rows_seeing(s, &d, j0, &first, &end);
+        for (int64_t i0 = first; i0 < end; i0 += ATTN_QB) {
+            const int64_t nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB;
+            lf_border(w->q);
+            struct pair b = {.h = h,
+                             .i0 = i0,
+                             .nq = nq,
+                             .j0 = j0,
+                             .at = i0 - d.part.pos,
+                             .open = j0 < d.prefix || sees_ahead(&d, i0, nq)};
+            block_products(a, s, w, d, &b);
+        }
+    }
+    put_rows(lf_at_w(a->dq, d.part.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.part.n, s->d, t);
+}
+
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t g)
 {
     const int64_t per = a->heads / a->groups;
-    const uint8_t t = a->x_type;
-    pack_keys(a, s, w, d, g);
+    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    if (attn_part_next(&a->own, d.row, d.len, &(struct attn_part){0}))
+        pack_keys(a, s, w, d, g);
     memset(w->dk, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
     memset(w->dv, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dvp) * sizeof(float));
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
-        pack_head(a, s, w, d, h);
-        for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
-            int64_t first, end;
-            rows_seeing(s, &d, j0, &first, &end);
-            for (int64_t i0 = first; i0 < end; i0 += ATTN_QB) {
-                const int64_t nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB;
-                lf_border(w->q);
-                struct pair b = {.h = h,
-                                 .i0 = i0,
-                                 .nq = nq,
-                                 .j0 = j0,
-                                 .open = j0 < d.prefix || sees_ahead(&d, i0, nq)};
-                block_products(a, s, w, d, &b);
-            }
-        }
-        put_rows(lf_at_w(a->dq, d.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.len, s->d, t);
+        d.part = (struct attn_part){0};
+        while (attn_part_next(&a->own, d.row, d.len, &d.part))
+            run_part(a, s, w, d, h);
     }
     put_rows(lf_at_w(a->dk, d.row * a->lddk + g * a->d, t), a->lddk, w->dk, d.len, s->d, t);
     put_rows(lf_at_w(a->dv, d.row * a->lddv + g * a->d_value, t), a->lddv, w->dv, d.len, s->dv, t);
@@ -449,16 +471,21 @@ static void run_groups(void *arg, int member)
 int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
 {
     struct bwd b = {.q = q, .a = a, .s = shape_of(a)};
-    const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
+    const int64_t own = attn_own_rows(&a->own, a->rows);
+    const int team = lf_team(q, own * a->heads * (a->d + a->d_value) * 32);
     if (a->rows == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_bwd_work)(a, team))
         return LF_K_EINVAL;
     lf_team_call(q, team, run_groups, &b);
     const int64_t first = a->cu_seqlens[a->n_docs]; /* row after the last document */
-    zero_rows(a->dq, a->lddq, a->heads * a->d, first, a->rows, a->x_type);
-    zero_rows(a->dk, a->lddk, a->groups * a->d, first, a->rows, a->x_type);
-    zero_rows(a->dv, a->lddv, a->groups * a->d_value, first, a->rows, a->x_type);
+    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    int64_t pads = own;
+    while (pads > 0 && attn_own_pads(&a->own, pads - 1, first))
+        pads--;
+    zero_rows(a->dq, a->lddq, a->heads * a->d, pads, own, a->x_type);
+    zero_rows(a->dk, a->lddk, a->groups * a->d, first, a->rows, t);
+    zero_rows(a->dv, a->lddv, a->groups * a->d_value, first, a->rows, t);
     return LF_K_OK;
 }
 

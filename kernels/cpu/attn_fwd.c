@@ -21,7 +21,7 @@ int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
               a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
               a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows);
+              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -59,11 +59,13 @@ struct doc {
     const int32_t *runs; /* of its rows, or NULL */
 };
 
-/* Document i, cut to the rows there are. */
+/* Document i, cut to the rows there are; empty where no query is of it. */
 static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
+    if (!attn_part_next(&a->own, b, e - b, &(struct attn_part){0}))
+        e = b;
     return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0,
                         a->runs ? a->runs + 2 * b : NULL};
 }
@@ -104,27 +106,34 @@ static void pack_panels(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
     }
 }
 
-/* Rows [i0, i1) of a document for one head; tile0 is the document's first tile in the panels. */
+/* Rows of one head: n of a document from position i0 on, the first of which is query row `row`; tile0
+ * is the document's first tile in the panels. */
+struct rows {
+    int64_t tile0, h, i0, n, row;
+};
+
 static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struct doc d,
-                      int64_t tile0, int64_t h, int64_t i0, int64_t i1, float *mem)
+                      const struct rows *at, float *mem)
 {
+    const int64_t h = at->h, i0 = at->i0, all = attn_own_rows(&a->own, a->rows);
     const int64_t g = h / (a->heads / a->groups);
     const float slope = a->alibi ? a->alibi[h] : 0.0f, sink = a->sinks ? a->sinks[h] : -INFINITY;
     struct attn_block b;
     LF_SYM(attn_block_init)(&b, mem, &p->s, ATTN_QB);
     if (a->drop.p > 0.0f) {
         b.drop = &a->drop;
-        b.drop_row = d.row + i0;
+        b.drop_row = at->row;
         b.drop_head = h;
     }
     const bool in_place = a->x_type == LF_F32 || p->s.pairs;
     int64_t lo = d.len, hi = 0;
     if (in_place) {
-        b.qa = lf_at(a->q, (d.row + i0) * a->ldq + h * a->d, a->x_type);
+        b.qa = lf_at(a->q, at->row * a->ldq + h * a->d, a->x_type);
         b.qs = a->ldq * (int64_t)lf_dtype_size((enum lf_dtype)a->x_type);
     }
-    for (int64_t i = i0; i < i1; i++) {
-        const void *q = in_place ? NULL : lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type);
+    for (int64_t i = i0; i < i0 + at->n; i++) {
+        const int64_t row = at->row + i - i0;
+        const void *q = in_place ? NULL : lf_at(a->q, row * a->ldq + h * a->d, a->x_type);
         const struct attn_more more = {d.prefix, d.runs ? d.runs + 2 * i : NULL};
         LF_SYM(attn_block_add)(&b, &p->s, q, slope, i, d.len, more);
         lo = b.lo[i - i0] < lo ? b.lo[i - i0] : lo;
@@ -132,52 +141,61 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     }
     for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
         lf_border(p->q);
-        const float *kt = p->panels + ((tile0 + t) * a->groups + g) * p->tile_floats;
+        const float *kt = p->panels + ((at->tile0 + t) * a->groups + g) * p->tile_floats;
         LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dvp);
     }
-    for (int64_t i = i0; i < i1; i++) {
-        float lse =
-            LF_SYM(attn_block_out)(&b, &p->s, i - i0, sink,
-                                   lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d_value, a->x_type));
+    for (int64_t r = 0; r < at->n; r++) {
+        void *o = lf_at_w(a->o, (at->row + r) * a->ldo + h * a->d_value, a->x_type);
+        const float lse = LF_SYM(attn_block_out)(&b, &p->s, r, sink, o);
         if (a->lse)
-            a->lse[h * a->rows + d.row + i] = lse;
+            a->lse[h * all + at->row + r] = lse;
     }
 }
 
-/* Takes blocks of the batch, in the order (document, head, rows). */
+/* Takes blocks of the batch, in the order (document, part of it, head, rows). */
 static void run_blocks(void *arg, int member)
 {
     struct batch *b = arg;
+    const struct lf_k_attn_fwd *a = b->a;
     float *mem = b->p->blocks + (size_t)member * b->p->block_floats;
     int64_t n = 0, tile0 = 0, mine = lf_take(&b->next);
     for (int64_t i = b->d0; i < b->d1; i++) {
-        struct doc d = doc_at(b->a, i);
-        int64_t per_head = (d.len + ATTN_QB - 1) / ATTN_QB, end = n + per_head * b->a->heads;
-        for (; mine < end; mine = lf_take(&b->next)) {
-            int64_t h = (mine - n) / per_head, i0 = (mine - n) % per_head * ATTN_QB;
-            run_block(b->a, b->p, d, tile0, h, i0, i0 + ATTN_QB < d.len ? i0 + ATTN_QB : d.len,
-                      mem);
+        struct doc d = doc_at(a, i);
+        struct attn_part part = {0};
+        while (attn_part_next(&a->own, d.row, d.len, &part)) {
+            int64_t per_head = (part.n + ATTN_QB - 1) / ATTN_QB, end = n + per_head * a->heads;
+            for (; mine < end; mine = lf_take(&b->next)) {
+                const int64_t first = (mine - n) % per_head * ATTN_QB, left = part.n - first;
+                const struct rows at = {.tile0 = tile0,
+                                        .h = (mine - n) / per_head,
+                                        .i0 = part.pos + first,
+                                        .n = left < ATTN_QB ? left : ATTN_QB,
+                                        .row = part.row + first};
+                run_block(a, b->p, d, &at, mem);
+            }
+            n = end;
         }
-        n = end;
         tile0 += attn_tiles(d.len);
     }
 }
 
-/* Rows after the last document, from `first` on. */
-static void pad_rows(const struct lf_k_attn_fwd *a, int64_t first)
+/* Rows behind the last document, which ends at row `end` of the keys. */
+static void pad_rows(const struct lf_k_attn_fwd *a, int64_t end)
 {
-    for (int64_t r = first; r < a->rows; r++) {
-        memset(lf_at_w(a->o, r * a->ldo, a->x_type), 0,
+    const int64_t rows = attn_own_rows(&a->own, a->rows);
+    for (int64_t r = rows; r > 0 && attn_own_pads(&a->own, r - 1, end); r--) {
+        memset(lf_at_w(a->o, (r - 1) * a->ldo, a->x_type), 0,
                (size_t)(a->heads * a->d_value) * lf_dtype_size((enum lf_dtype)a->x_type));
         for (int64_t h = 0; a->lse && h < a->heads; h++)
-            a->lse[h * a->rows + r] = -INFINITY;
+            a->lse[h * rows + r - 1] = -INFINITY;
     }
 }
 
 int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
     struct plan p = plan_of(a);
-    const int team = lf_team(q, a->rows * a->heads * (a->d + a->d_value) * 32);
+    const int64_t own = attn_own_rows(&a->own, a->rows);
+    const int team = lf_team(q, own * a->heads * (a->d + a->d_value) * 32);
     p.q = q;
     if (a->rows == 0)
         return LF_K_OK;

@@ -19,7 +19,23 @@ struct data {
     double *dq, *dk, *dv, *dgo, *o, *lse;
     struct attn_grads g;
     int64_t ldq, ldk, ldv, ldo;
+    /* queries that are some rows of the keys (lf_k_attn_own), and what drop knows of them */
+    struct lf_k_attn_own own;
+    const int64_t *sample;
+    const int32_t *position;
 };
+/* Rows of queries, o and lse. */
+OP_FN int64_t queries_of(const struct attn_case *c, const struct data *t)
+{
+    return t->own.first ? t->own.n : c->rows;
+}
+OP_FN struct lf_k_attn_drop drop_of(const struct attn_given *given, const struct data *t)
+{
+    struct lf_k_attn_drop d = given->drop;
+    d.sample = t->own.first ? t->sample : d.sample;
+    d.position = t->own.first ? t->position : d.position;
+    return d;
+}
 
 OP_FN double *dense(const struct op_buf *b, int64_t rows, int64_t width, int64_t ld, int type)
 {
@@ -125,8 +141,9 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
                    const struct data *t, int threads, struct op_buf out[2])
 {
     struct attn_given given = attn_give(c);
-    out[0] = op_alloc((size_t)(c->rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
-    out[1] = op_alloc((size_t)(c->rows * c->heads) * 4);
+    const int64_t rows = queries_of(c, t);
+    out[0] = op_alloc((size_t)(rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
+    out[1] = op_alloc((size_t)(rows * c->heads) * 4);
     struct lf_k_attn_fwd a = {.rows = c->rows,
                               .heads = c->heads,
                               .groups = c->groups,
@@ -150,10 +167,11 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
                               .sinks = given.sinks,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
-                              .drop = given.drop,
+                              .drop = drop_of(&given, t),
                               .window = c->window,
                               .causal = c->causal,
-                              .x_type = (uint8_t)type};
+                              .x_type = (uint8_t)type,
+                              .own = t->own};
     a.work_bytes = k->attn_fwd.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
@@ -169,13 +187,13 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
 OP_FN void saved(const struct attn_case *c, int type, const struct data *t, struct op_buf *o,
                  struct op_buf *lse)
 {
-    const int64_t he = c->heads * attn_ref_e(c);
-    *o = op_alloc((size_t)(c->rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
-    *lse = op_alloc((size_t)(c->rows * c->heads) * 4);
-    for (int64_t r = 0; r < c->rows; r++)
+    const int64_t he = c->heads * attn_ref_e(c), rows = queries_of(c, t);
+    *o = op_alloc((size_t)(rows * t->ldo) * lf_dtype_size((enum lf_dtype)type));
+    *lse = op_alloc((size_t)(rows * c->heads) * 4);
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t x = 0; x < he; x++)
             op_set(o->p, r * t->ldo + x, type, t->o[r * he + x]);
-    for (int64_t i = 0; i < c->rows * c->heads; i++)
+    for (int64_t i = 0; i < rows * c->heads; i++)
         op_set(lse->p, i, LF_F32, t->lse[i]);
 }
 
@@ -211,11 +229,11 @@ OP_FN bool sinks_backward(const struct lf_kernels *k, const struct attn_case *c,
 OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int type,
                     const struct data *t, int threads, struct op_buf out[3])
 {
-    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    const size_t whole = lf_dtype_size((enum lf_dtype)type), size = t->own.first ? 4 : whole;
     struct attn_given given = attn_give(c);
     struct op_buf o, lse;
     saved(c, type, t, &o, &lse);
-    out[0] = op_alloc((size_t)(c->rows * t->ldq) * size);
+    out[0] = op_alloc((size_t)(queries_of(c, t) * t->ldq) * whole);
     out[1] = op_alloc((size_t)(c->rows * t->ldk) * size);
     out[2] = op_alloc((size_t)(c->rows * t->ldv) * size);
     struct lf_k_attn_bwd a = {.rows = c->rows,
@@ -248,10 +266,11 @@ OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int t
                               .alibi = given.alibi,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
-                              .drop = given.drop,
+                              .drop = drop_of(&given, t),
                               .window = c->window,
                               .causal = c->causal,
-                              .x_type = (uint8_t)type};
+                              .x_type = (uint8_t)type,
+                              .own = t->own};
     a.work_bytes = k->attn_bwd.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;

@@ -439,6 +439,150 @@ static void every_latent(void)
 }
 #endif
 
+#ifndef OP_CUDA
+/* ---- queries that are some of the rows ---- */
+
+/* Every other block of rows. */
+struct some {
+    struct data d;
+    int32_t *first, *position;
+    int64_t *sample;
+};
+
+/* Where query row r stands among all. */
+static int64_t place_of(const struct some *s, int64_t r)
+{
+    return s->first[r / s->d.own.block] + r % s->d.own.block;
+}
+
+static struct op_buf some_rows(const struct some *s, const struct op_buf *all, size_t row)
+{
+    struct op_buf b = op_alloc((size_t)s->d.own.n * row);
+    for (int64_t r = 0; r < s->d.own.n; r++)
+        memcpy((char *)b.p + (size_t)r * row, (char *)all->p + (size_t)place_of(s, r) * row, row);
+    return b;
+}
+
+static struct some some_make(const struct attn_case *c, int type, const struct data *t,
+                             int64_t block, int part)
+{
+    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    const int64_t he = c->heads * attn_ref_e(c), n = c->rows / block;
+    struct some s = {.d = *t,
+                     .first = calloc((size_t)n + 1, sizeof *s.first),
+                     .position = calloc((size_t)c->rows + 1, sizeof *s.position),
+                     .sample = calloc((size_t)c->rows + 1, sizeof *s.sample)};
+    s.d.own = (struct lf_k_attn_own){.first = s.first, .block = block};
+    for (int64_t i = part; i < n; i += 2, s.d.own.n += block)
+        s.first[s.d.own.n / block] = (int32_t)(i * block);
+    s.d.q = some_rows(&s, &t->q, (size_t)t->ldq * size);
+    s.d.go = some_rows(&s, &t->go, (size_t)t->ldo * size);
+    s.d.o = doubles(s.d.own.n * he);
+    s.d.lse = doubles(s.d.own.n * c->heads);
+    for (int64_t r = 0; r < s.d.own.n; r++) {
+        const int64_t at = place_of(&s, r);
+        s.sample[r] = 3 + at / ATTN_REF_ROW;
+        s.position[r] = (int32_t)(at % ATTN_REF_ROW);
+        memcpy(s.d.o + r * he, t->o + at * he, (size_t)he * sizeof(double));
+        for (int64_t h = 0; h < c->heads; h++)
+            s.d.lse[h * s.d.own.n + r] = t->lse[h * c->rows + at];
+    }
+    s.d.sample = s.sample;
+    s.d.position = s.position;
+    return s;
+}
+
+static void some_free(struct some *s)
+{
+    free(s->first);
+    free(s->position);
+    free(s->sample);
+    free(s->d.o);
+    free(s->d.lse);
+    op_free(&s->d.q);
+    op_free(&s->d.go);
+}
+
+/* Have rows, of `width` elements, the bits of those among all? */
+static bool same_rows(const struct some *s, const struct op_buf *own, const struct op_buf *all,
+                      size_t width, size_t row)
+{
+    bool same = op_guards_intact(own);
+    for (int64_t r = 0; r < s->d.own.n && same; r++)
+        same = memcmp((char *)own->p + (size_t)r * row,
+                      (char *)all->p + (size_t)place_of(s, r) * row, width) == 0;
+    return same;
+}
+
+static bool same_lse(const struct some *s, const struct attn_case *c, const struct op_buf *own,
+                     const struct op_buf *all)
+{
+    bool same = true;
+    for (int64_t h = 0; h < c->heads; h++)
+        for (int64_t r = 0; r < s->d.own.n && same; r++)
+            same = memcmp((float *)own->p + h * s->d.own.n + r,
+                          (float *)all->p + h * c->rows + place_of(s, r), sizeof(float)) == 0;
+    return same;
+}
+
+/* Adds what a part gives to a gradient of keys or values, whose gaps stay. */
+static void add_part(struct op_buf *sum, const struct op_buf *part, const struct attn_case *c,
+                     int64_t width, int64_t ld, bool first)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        for (int64_t x = 0; x < width; x++) {
+            const float *p = (float *)part->p + r * ld + x;
+            float *s = (float *)sum->p + r * ld + x;
+            *s = first ? *p : *s + *p;
+        }
+}
+
+/* Two calls, each with every other block of the queries: rows have the bits that they have among
+ * all, and what the calls add to the gradients of keys and values is all of these. */
+static void test_some(const struct lf_kernels *k, const struct attn_case *c, int type,
+                      const struct data *t)
+{
+    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    const int64_t gd = c->groups * c->d, e = attn_ref_e(c), ge = c->groups * e;
+    const int64_t block = c->rows % 7 == 0 ? 7 : c->rows % 5 == 0 ? 5 : c->rows % 3 == 0 ? 3 : 1;
+    const double tol = op_tolerance(type, 1.0 / 128, 2e-5);
+    struct op_buf all[2], grads[3], o[2], g[3],
+        dk = op_alloc((size_t)(c->rows * t->ldk) * sizeof(float)),
+        dv = op_alloc((size_t)(c->rows * t->ldv) * sizeof(float));
+    bool same = forward(k, c, type, t, 1, all) && backward(k, c, type, t, 1, grads);
+    for (int part = 0; part < 2; part++) {
+        struct some s = some_make(c, type, t, block, part);
+        same = same && forward(k, c, type, &s.d, 2, o) && backward(k, c, type, &s.d, 2, g);
+        same =
+            same &&
+            same_rows(&s, &o[0], &all[0], (size_t)(c->heads * e) * size, (size_t)t->ldo * size) &&
+            same_lse(&s, c, &o[1], &all[1]) &&
+            same_rows(&s, &g[0], &grads[0], (size_t)(c->heads * c->d) * size,
+                      (size_t)t->ldq * size);
+        add_part(&dk, &g[1], c, gd, t->ldk, part == 0);
+        add_part(&dv, &g[2], c, ge, t->ldv, part == 0);
+        for (int i = 0; i < 3; i++) {
+            op_free(&g[i]);
+            if (i < 2)
+                op_free(&o[i]);
+        }
+        some_free(&s);
+    }
+    tap_ok(same, "blocks of %lld of the rows: the bits of o, lse and dq: %s, %s", (long long)block,
+           c->name, k->family);
+    within(fmax(worst(&dk, c->rows, gd, t->ldk, LF_F32, t->g.dk, t->g.ak, tol),
+                worst(&dv, c->rows, ge, t->ldv, LF_F32, t->g.dv, t->g.av, tol)),
+           "dk, dv of both", c->name, k->family, type);
+    for (int i = 0; i < 3; i++) {
+        op_free(&grads[i]);
+        if (i < 2)
+            op_free(&all[i]);
+    }
+    op_free(&dk);
+    op_free(&dv);
+}
+#endif
+
 /* Sizes that are no heads are refused. */
 static void test_refused(const struct lf_kernels *k)
 {
@@ -481,6 +625,9 @@ int main(void)
                     continue;
                 TAP(2 + MOST_THREADS, test_forward(k, c, type, &t));
                 TAP(3 + MOST_THREADS, test_backward(k, c, type, &t));
+#ifndef OP_CUDA
+                TAP(2, test_some(k, c, type, &t));
+#endif
                 if (type == LF_F32 && c->cu[c->n_docs] > 0)
                     TAP(2, test_differences(k, c, &t));
                 if (c->sinks)
