@@ -259,17 +259,24 @@
                    .min = 1, .max = 65536, .unit = "ranks",                                        \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.context),                                  \
                    .help = "how many ranks divide the rows of each micro-batch",                   \
-                   .more = "For documents that are too long for one rank. Each rank has the "      \
-                           "activations of its rows, and all weights that its tensor and zero "    \
-                           "leave it. Heads of attention, and those of a rank of tensor, must "    \
-                           "divide by it. Objectives that compare whole texts do without."),       \
+                   .more =                                                                         \
+                       "For documents that are too long for one rank. Each rank has the "          \
+                       "activations of its rows, and all weights that its tensor and zero "        \
+                       "leave it. With context_kind = ulysses heads of attention, and those "      \
+                       "of a rank of tensor, must divide by it. Objectives that compare whole "    \
+                       "texts do without."),                                                       \
         LF_OPT_ROW(.name = "context_kind", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC,             \
-                   .def = "ulysses", .choices = "ulysses|gather|ring",                             \
+                   .def = "ulysses", .choices = "ulysses|gather|both|ring",                        \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.context_kind),                             \
                    .help = "how rows of other ranks of context come to attention",                 \
-                   .more = "ulysses: each rank computes some of the heads over whole documents, "  \
-                           "with the bits of one rank. gather and ring are not built; they are "   \
-                           "refused with the reason."),                                            \
+                   .more =                                                                         \
+                       "ulysses: each rank computes some of the heads over whole documents, "      \
+                       "with the bits of one rank. gather: it computes all heads of its own "      \
+                       "rows, which are dealt by the work that the documents leave them, over "    \
+                       "keys and values that the ranks gather, on CPUs; the number of heads "      \
+                       "does not matter then. both: as many neighbours as divide the heads "       \
+                       "do the first, and such groups the second among themselves. ring is "       \
+                       "not built; it is refused with the reason."),                               \
         LF_OPT_ROW(.name = "pipeline", .type = LF_OPT_INT, .cls = LF_OPT_NUMERIC, .def = "1",      \
                    .min = 1, .max = 65536, .unit = "ranks",                                        \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.pipeline),                                 \

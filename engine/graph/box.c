@@ -18,6 +18,12 @@ int lf_pstore_set_layout(lf_pstore *ps, const struct lf_layout *l, lf_err *err)
     if (l->context < 0 || l->context_rank < 0 || l->context_rank >= (l->context ? l->context : 1))
         return lf_fail(err, LF_EINVAL, "layout: there is no rank %d of %d on the context axis",
                        l->context_rank, l->context);
+    if (l->context_gather && l->context_heads > 1 && l->context % l->context_heads)
+        return lf_fail(
+            err, LF_EINVAL,
+            "layout: groups of %d ranks that exchange heads do not make up the %d of the "
+            "context axis",
+            l->context_heads, l->context);
     if (ps->n_p)
         return lf_fail(err, LF_EINVAL, "layout: the store has tensors already");
     ps->layout = *l;

@@ -81,6 +81,7 @@ struct lf_exec_req {
     void *p;
 };
 
+struct lf_rank_group; /* layout.h */
 /* What ranks do with each other's memory. lf_exec_run(LF_CHAIN_OPT) calls these in the same order
  * on every rank; a plan for several ranks (lf_plan_data_parallel) does not run without them. Sums
  * have a fixed order, so that they have the same bits on every rank, whichever function makes them.
@@ -125,6 +126,9 @@ struct lf_exec_comm {
      * The other is tensor_gather among these ranks. */
     int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    /* The first among some of these ranks; NULL: they exchange with all alone. */
+    int (*context_among)(void *user, void *out, const void *in, size_t bytes,
+                         const struct lf_rank_group *g, lf_err *err);
     /* Ranks that divide experts: all-gather of equal parts, and all-to-all, in memory of the host,
      * among these, while a segment runs. */
     int (*experts_gather)(void *user, void *all, size_t bytes, lf_err *err);

@@ -16,7 +16,8 @@
 static bool exchanges(const struct lf_node *n)
 {
     const int kernel = lf_op_table[n->op].kernel;
-    return kernel == LF_KID_exchange || (kernel == LF_KID_linear_xent && n->a.v_all);
+    return kernel == LF_KID_exchange || kernel == LF_KID_attn_spread ||
+           (kernel == LF_KID_linear_xent && n->a.v_all);
 }
 
 static void find_edges(const lf_exec *ex, const struct lf_chain *c, struct lf_bound *bc)

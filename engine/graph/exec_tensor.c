@@ -56,6 +56,15 @@ static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
     return ended(ex, rc != 0 ? rc : ex->comm.context_gather(ex->comm_user, all, bytes, err), err);
 }
 
+static int context_among(void *user, void *out, const void *in, size_t bytes,
+                         const struct lf_rank_group *g, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const int rc = lf_exec_comm_begin(ex, err);
+    return ended(ex, rc != 0 ? rc : ex->comm.context_among(ex->comm_user, out, in, bytes, g, err),
+                 err);
+}
+
 static int move_bytes(void *user, void *to, const void *from, size_t bytes, lf_err *err)
 {
     const lf_exec *ex = user;
@@ -86,10 +95,12 @@ void lf_exec_connect_tensor(lf_exec *ex)
                                         .user = ex,
                                         .rank = ex->p->ps->layout.tensor_rank,
                                         .context_rank = ex->p->ps->layout.context_rank,
+                                        .context_ranks = ex->p->ps->layout.context,
                                         .experts = experts};
     if (ex->comm.context_swap && ex->comm.context_gather) {
         ex->exchange.context_swap = context_swap;
         ex->exchange.context_gather = context_gather;
+        ex->exchange.context_among = ex->comm.context_among ? context_among : NULL;
     }
     lf_exec_connect_experts(ex);
     ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;

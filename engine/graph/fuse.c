@@ -81,6 +81,7 @@ static bool optional_out(const struct lf_node *n, int slot)
     case LF_OP_NORM:
         return slot == NORM_MEAN || slot == NORM_RSTD;
     case LF_OP_ATTN:
+    case LF_OP_CP_ATTN:
         return slot == ATTN_LSE;
     case LF_OP_MOE_ROUTE:
         return slot == ROUTE_SCORES || slot == ROUTE_ENTROPY;

@@ -65,6 +65,9 @@ int lf_graph_check(const lf_graph *g, lf_err *err);
 /* An input that the host writes before each run (lf_exec_write). dtype i32, i64 or f32. A second
  * call with the same name gives the same input. */
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
+/* Declares the input that says where the rows of ranks are, in a layout whose attention needs it
+ * (LF_CONTEXT_BLOCKS of layout.h); rows are those of this rank. */
+void lf_context_input(lf_graph *g, int64_t rows);
 /* One in the compute type of the plan, which activations have. */
 lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols);
 /* A group or a single tensor of the store: matrices are [sum of rows, cols], vectors [1, n]. */

@@ -12,6 +12,26 @@
  */
 #include "engine/graph/priv.h"
 
+int lf_context_trade(struct lf_exchange *w, const struct lf_rank_group *g, void *out,
+                     const void *in, size_t bytes)
+{
+    if (g->n == w->context_ranks)
+        return w->context_swap(w->user, out, in, bytes, &w->err);
+    return w->context_among ? w->context_among(w->user, out, in, bytes, g, &w->err) : LF_K_EINVAL;
+}
+
+int lf_context_collect(struct lf_exchange *w, const struct lf_rank_group *g, void *all,
+                       size_t bytes, void *copies)
+{
+    const char *own = (const char *)all + (size_t)g->place * bytes;
+    int rc = 0;
+    if (g->n == w->context_ranks)
+        return w->context_gather(w->user, all, bytes, &w->err);
+    for (int r = 0; r < g->n && rc == 0; r++)
+        rc = w->move(w->user, (char *)copies + (size_t)r * bytes, own, bytes, &w->err);
+    return rc != 0 ? rc : lf_context_trade(w, g, all, copies, bytes);
+}
+
 /* The first column of the heads of rank r. */
 static int64_t column(const struct lf_k_exchange *a, int r)
 {
@@ -47,7 +67,7 @@ static int to_heads(const struct lf_kernels *k, lf_queue *q, const struct lf_k_e
                                          .ldy = a->each};
         rc = copy(k, q, a, &own);
     }
-    return rc != 0 ? rc : w->context_swap(w->user, a->out, a->work, part, &w->err);
+    return rc != 0 ? rc : lf_context_trade(w, &a->among, a->out, a->work, part);
 }
 
 /* The sum of the parts of n successive ranks, from r on, in place of the first. */
@@ -92,7 +112,7 @@ static int to_rows(const struct lf_kernels *k, lf_queue *q, const struct lf_k_ex
     struct lf_exchange *w = a->with;
     const size_t size = lf_dtype_size((enum lf_dtype)a->in_type), part = part_bytes(a);
     const int same = replicas(a);
-    int rc = w->context_swap(w->user, a->work, a->in, part, &w->err);
+    int rc = lf_context_trade(w, &a->among, a->work, a->in, part);
     for (int r = 0; r < a->ranks && rc == 0; r += same) {
         const struct lf_k_act_fwd all = {.x = (const char *)a->work + (size_t)r * part,
                                          .y = (char *)a->out + (size_t)column(a, r) * size,
@@ -104,14 +124,33 @@ static int to_rows(const struct lf_kernels *k, lf_queue *q, const struct lf_k_ex
     return rc;
 }
 
+int lf_context_order(struct lf_exchange *w, const struct lf_row_blocks *b, void *out,
+                     const void *in, size_t bytes, bool back)
+{
+    const size_t each = (size_t)b->block * bytes;
+    int rc = 0;
+    for (int64_t i = 0, n; i < b->n && rc == 0; i += n) {
+        for (n = 1; i + n < b->n && b->first[i + n] == b->first[i] + n * b->block;)
+            n++; /* neighbours move together */
+        const size_t by_rank = (size_t)i * each, by_row = (size_t)b->first[i] * bytes;
+        rc = w->move(w->user, (char *)out + (back ? by_rank : by_row),
+                     (const char *)in + (back ? by_row : by_rank), (size_t)n * each, &w->err);
+    }
+    return rc;
+}
+
 /* Numbers of rows, which all ranks need of all. */
 static int whole(const struct lf_k_exchange *a)
 {
     struct lf_exchange *w = a->with;
     const size_t bytes = a->n * lf_dtype_size((enum lf_dtype)a->in_type);
-    const int rc =
-        w->move(w->user, (char *)a->out + (size_t)w->context_rank * bytes, a->in, bytes, &w->err);
-    return rc != 0 ? rc : w->context_gather(w->user, a->out, bytes, &w->err);
+    char *all = a->blocks.first ? a->work : a->out;
+    int rc = w->move(w->user, all + (size_t)a->among.place * bytes, a->in, bytes, &w->err);
+    if (rc == 0)
+        rc = lf_context_collect(w, &a->among, all, bytes, a->blocks.first ? a->out : a->work);
+    return rc != 0 || !a->blocks.first
+               ? rc
+               : lf_context_order(w, &a->blocks, a->out, all, bytes / (size_t)a->rows, false);
 }
 
 int lf_exchange_context(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a)
@@ -125,8 +164,10 @@ int lf_exchange_context(const struct lf_kernels *k, lf_queue *q, const struct lf
 
 size_t lf_exchange_context_work(const struct lf_k_exchange *a)
 {
-    if (a->what != LF_EX_HEADS && a->what != LF_EX_HEADS_BACK)
-        return 0;
+    if (a->what == LF_EX_CONTEXT_WHOLE)
+        return a->blocks.first || a->apart
+                   ? a->n * (size_t)a->ranks * lf_dtype_size((enum lf_dtype)a->in_type)
+                   : 0;
     const bool adds = a->what == LF_EX_HEADS_BACK && replicas(a) > 1;
     return (size_t)a->ranks * part_bytes(a) +
            (adds ? (size_t)(a->rows * a->each) * sizeof(float) : 0);

@@ -138,7 +138,9 @@ const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {
     LF_KERNEL_LIST(ROW)[LF_KID_exchange] = {"exchange", sizeof(struct lf_k_exchange), call_exchange,
                                             check_exchange, work_exchange},
     [LF_KID_experts] = {"experts", sizeof(struct lf_k_experts), lf_experts_call, lf_experts_check,
-                        lf_experts_work}};
+                        lf_experts_work},
+    [LF_KID_attn_spread] = {"attn_spread", sizeof(struct lf_k_attn_spread), lf_spread_call,
+                            lf_spread_check, lf_spread_work}};
 
 #define WORKS(name)                                                                                \
     [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}
@@ -160,6 +162,7 @@ const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(quantise),
     WORKS(exchange),
     WORKS(experts),
+    WORKS(attn_spread),
     [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work),
                          offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
 };

@@ -299,6 +299,16 @@ static int refuse_cut(struct local *l, const struct lf_node *n, int32_t t, int32
                                (long long)(all * heads));
 }
 
+/* The input that says where rows of the context axis are; 0: there is none. */
+static int32_t row_blocks(struct local *l)
+{
+    for (size_t i = 1; i < l->from->n_t; i++)
+        if (l->from->t[i].role == LF_ROLE_INPUT &&
+            strcmp(l->from->t[i].name, LF_CONTEXT_BLOCKS) == 0)
+            return map_tensor(l, (int32_t)i);
+    return 0;
+}
+
 /* Over keys of documents, or of pages. */
 static int local_attention(struct local *l, const struct lf_node *n, int32_t in[],
                            struct lf_attr *a)
@@ -314,7 +324,8 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
     a->groups = own_heads(l, k, a->groups);
     if (a->heads != all)
         a->head0 = l->from->ps->layout.tensor_rank * a->heads;
-    if (!paged && l->from->ps->layout.context > 1 && lf_context_enter(l->to, in, a) == 0)
+    if (!paged && l->from->ps->layout.context > 1 &&
+        lf_context_enter(l->to, in, a, row_blocks(l)) == 0)
         a->head0 += a->sink0;
     if (n->in[alibi] && a->heads != all)
         in[alibi] = lf_tensor_view(l->to, in[alibi], a->head0, a->heads);
@@ -411,7 +422,7 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
     case LF_OP_SCAN:
         return local_scan(l, n, in, a);
     case LF_OP_MOE_STATS:
-        return l->from->ps->layout.context > 1 ? lf_context_stats(l->to, in, a) : 0;
+        return l->from->ps->layout.context > 1 ? lf_context_stats(l->to, in, a, row_blocks(l)) : 0;
     case LF_OP_KV_WRITE:
         if (refuse_cut(l, n, x, a->groups))
             return l->to->err.rc;
@@ -539,8 +550,9 @@ static int copy_node(struct local *l, const struct lf_node *n)
     if (l->to->err.rc || local_attributes(l, n, in, &a))
         return l->to->err.rc;
     const bool part = l->from->t[n->out[0]].part;
-    const int32_t i =
-        part ? copy_part(l, n, in, &a) : lf_node_new(l->to, (enum lf_op)n->op, in, LF_MAX_IN, &a);
+    const enum lf_op op =
+        n->op == LF_OP_ATTN && in[ATTN_BLOCKS] ? LF_OP_CP_ATTN : (enum lf_op)n->op;
+    const int32_t i = part ? copy_part(l, n, in, &a) : lf_node_new(l->to, op, in, LF_MAX_IN, &a);
     for (int k = 0; k < LF_MAX_OUT && i >= 0; k++) {
         if (!n->out[k] || !l->to->n[i].out[k]) /* another node makes it */
             continue;

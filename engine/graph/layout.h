@@ -43,6 +43,19 @@
  * gradients are added up in the order of the ranks. The heads are those that a rank of the tensor
  * axis has, where both axes are there.
  *
+ * With `context_gather` (Grattafiori et al. 2024, arXiv 2407.21783, section 3.3.2) a rank computes
+ * attention of its own rows of queries, for all heads, over keys and values of all rows, which the
+ * ranks gather before each call, a few heads of keys at a time, and again in the backward pass. So
+ * heads need not divide by the ranks. Its rows are blocks of the micro-batch, as many for each rank,
+ * dealt by the keys that they see (lf_context_deal); an input (LF_CONTEXT_BLOCKS) names them to the
+ * kernels. Whatever else reads rows goes by what a row brings. Results and gradients of queries have
+ * one rank's bits. What a rank's queries add to the gradients of keys and values goes back in f32 to
+ * the ranks that have these rows, which add it up in the order of the ranks.
+ *
+ * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
+ * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of these
+ * heads among the groups of such ranks.
+ *
  * A norm over heads or channels that ranks divide (lf_norm_opts.divided) sums the squares of each
  * row over the ranks, and backwards the products of gradient and value that its mean needs: [R, 1]
  * each. A layer norm sums the row before that, since squares are those of what its mean is taken
@@ -77,9 +90,13 @@ struct lf_layout {
     int tensor_rank; /* [0, tensor) */
     bool sequence; /* rows are divided between the products; their number is a multiple of tensor */
     int context;   /* ranks that divide the rows of a micro-batch */
-    int context_rank; /* [0, context) */
-    int expert;      /* ranks of the data and the context axis that divide the experts; a divisor of
-                   their number */
+    int context_rank;    /* [0, context) */
+    bool context_gather; /* keys and values of all ranks come to the queries of each */
+    /* with it: so many successive ranks exchange heads first, and are as one that has the rows of
+     * all of them and some heads; 0: 1 */
+    int context_heads;
+    int context_groups; /* heads of keys that come at a time; 0: as many as LF_CONTEXT_ROOM holds */
+    int expert;      /* ranks of the data axis that divide the experts; a divisor of their number */
     int expert_rank; /* [0, expert) */
     bool folded;     /* ranks of the tensor axis are among these */
     /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is
@@ -87,6 +104,44 @@ struct lf_layout {
     double expert_room;
 };
 #define LF_EXPERT_ROOM 2.0
+
+/* Rows of the context axis with context_gather. A rank has blocks of lf_context_block(own rows) rows:
+ * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal. */
+enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20 };
+int64_t lf_context_block(int64_t own_rows);
+/* A micro-batch; rows is a multiple of ranks. causal: a row sees those before it, else its whole
+ * document. */
+struct lf_context_rows {
+    const int32_t *cu_seqlens; /* [n_docs + 1] */
+    int64_t n_docs, rows;
+    int ranks;
+    bool causal;
+};
+/* Sets first[rows / block] to the first rows of the blocks of rank 0, in ascending order, of rank 1
+ * and so on. A function of the arguments alone, so every rank finds the same. LF_ENOMEM. */
+int lf_context_deal(const struct lf_context_rows *d, int32_t *first, lf_err *err);
+/* How many blocks the rows of all ranks of the axis are, of which a rank has so many. */
+int64_t lf_context_blocks(const struct lf_layout *l, int64_t own_rows);
+/* The input that has them: i32 [rows / block, 1]. */
+#define LF_CONTEXT_BLOCKS "context.blocks"
+/* Ranks first, first + step, ... of an axis, n of them; this one is number `place` of these. */
+struct lf_rank_group {
+    int first, step, n, place;
+};
+/* On the context axis `heads` successive ranks exchange heads, and there are `rows` groups of these,
+ * among which rows are dealt and keys are gathered; where this rank is in both. */
+struct lf_context_parts {
+    int heads, rows, head, row;
+};
+static inline struct lf_context_parts lf_context_parts(const struct lf_layout *l)
+{
+    const int all = l->context > 1 ? l->context : 1, heads = !l->context_gather ? all
+                                                             : l->context_heads > 1
+                                                                 ? l->context_heads
+                                                                 : 1;
+    return (struct lf_context_parts){heads, all / heads, l->context_rank % heads,
+                                     l->context_rank / heads};
+}
 
 /* Sets the layout of a store before its first tensor is declared. A box is a range of one dimension
  * of the logical tensor, by lf_param_desc.shard. LF_EINVAL: bad coordinates, or the store has

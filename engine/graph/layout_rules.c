@@ -253,6 +253,14 @@ static int attention(const struct node *v)
     return !sinks || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
 }
 
+/* Of a rank's queries over keys of all ranks, or of some heads of the queries of several. */
+static int attention_spread(const struct node *v)
+{
+    const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V))),
+              want = lf_context_parts(&v->g->ps->layout).heads > 1 ? LF_PL_COLS : LF_PL_ROWS;
+    return v->axis != LF_AXIS_CONTEXT ? attention(v) : x == want ? x : BAD;
+}
+
 static int attention_bwd(const struct node *v)
 {
     return backward(at(v, ATTNB_DO), both(at(v, ATTNB_Q), both(at(v, ATTNB_K), at(v, ATTNB_V))));
@@ -554,7 +562,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_CP_ROWS_F:
         return context(v, LF_PL_COLS, LF_PL_ROWS);
     case LF_OP_CP_WHOLE:
-        return context(v, LF_PL_ROWS, LF_PL_SAME);
+        return context(v, LF_PL_ROWS, v->n->a.heads ? LF_PL_ROWS : LF_PL_SAME);
     case LF_OP_TP_OWN:
         return own(v);
     case LF_OP_TP_OWN_BWD:
@@ -590,6 +598,8 @@ static int place_out(const struct node *v, int out)
         return heads_linear(v);
     case LF_OP_ATTN:
         return attention(v);
+    case LF_OP_CP_ATTN:
+        return attention_spread(v);
     case LF_OP_KV_WRITE:
     case LF_OP_ATTN_PAGED:
     case LF_OP_GATHER:
@@ -621,6 +631,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_UNIT_ROWS_BWD:
         return backward(at(v, 1), at(v, 0));
     case LF_OP_ATTN_BWD:
+    case LF_OP_CP_ATTN_BWD:
         return attention_bwd(v);
     case LF_OP_ATTN_SINKS_BWD:
         return backward(at(v, SINKB_DO), at(v, SINKB_O));

@@ -99,10 +99,12 @@ enum lf_op {
     LF_OP_MATCH_RMS_BWD,
     LF_OP_GAUSS_TOPK,
     LF_OP_GAUSS_TOPK_BWD,
-    LF_OP_CP_HEADS,     /* rows of all heads to heads of all rows */
-    LF_OP_CP_ROWS,      /* and back */
-    LF_OP_CP_ROWS_F,    /* the same in f32 */
-    LF_OP_CP_WHOLE,     /* numbers of the rows of all ranks */
+    LF_OP_CP_HEADS,  /* rows of all heads to heads of all rows */
+    LF_OP_CP_ROWS,   /* and back */
+    LF_OP_CP_ROWS_F, /* the same in f32 */
+    LF_OP_CP_WHOLE,  /* numbers of the rows of all ranks */
+    LF_OP_CP_ATTN,   /* attention of own queries over the keys of all ranks */
+    LF_OP_CP_ATTN_BWD,
     LF_OP_EXPERT_COUNT, /* experts.h */
     LF_OP_EXPERT_SEND,
     LF_OP_EXPERT_RETURN,
@@ -133,7 +135,8 @@ enum {
     ATTN_POS,
     ATTN_PREFIX,
     ATTN_RUNS,
-    ATTN_SINKS
+    ATTN_SINKS,
+    ATTN_BLOCKS /* of CP_ATTN */
 };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
@@ -175,7 +178,8 @@ enum {
     ATTNB_SAMPLE,
     ATTNB_POS,
     ATTNB_PREFIX,
-    ATTNB_RUNS
+    ATTNB_RUNS,
+    ATTNB_BLOCKS
 };
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
 enum { SINKB_O, SINKB_DO, SINKB_LSE, SINKB_SINKS };
@@ -414,6 +418,8 @@ LF_EMIT(tp_rows);
 LF_EMIT(cp_heads);
 LF_EMIT(cp_rows);
 LF_EMIT(cp_whole);
+LF_EMIT(cp_attn);
+LF_EMIT(cp_attn_bwd);
 LF_EMIT(tp_join);
 LF_EMIT(tp_own);
 LF_EMIT(tp_own_bwd);

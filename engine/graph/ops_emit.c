@@ -116,11 +116,24 @@ LF_EMIT(tp_rows)
     return dense_both(b, n);
 }
 
+/* Ranks of the context axis that exchange heads, and those that gather keys of the same ones. */
+static struct lf_rank_group by_heads(const struct lf_bind *b)
+{
+    const struct lf_context_parts p = lf_context_parts(&b->g->ps->layout);
+    return (struct lf_rank_group){p.row * p.heads, 1, p.heads, p.head};
+}
+static struct lf_rank_group by_rows(const struct lf_bind *b)
+{
+    const struct lf_context_parts p = lf_context_parts(&b->g->ps->layout);
+    return (struct lf_rank_group){p.head, p.heads, p.rows, p.row};
+}
+
 /* `rows` has a rank's rows of all heads, `all` all rows of its heads. */
 static int heads(struct lf_k_exchange *k, const struct lf_bind *b, const struct lf_node *n,
                  int32_t rows, int32_t all)
 {
-    k->ranks = b->g->ps->layout.context;
+    k->among = by_heads(b);
+    k->ranks = k->among.n;
     k->rows = R(b, rows);
     k->cols = C(b, rows);
     k->each = C(b, all);
@@ -141,12 +154,24 @@ LF_EMIT(cp_rows)
     return heads(args, b, n, n->out[0], n->in[0]);
 }
 
+/* Where rows are that ranks have, `rows` of all of them. */
+static struct lf_row_blocks blocks_of(const struct lf_bind *b, int32_t blocks, int64_t rows)
+{
+    return (struct lf_row_blocks){P(b, blocks), R(b, blocks), rows / R(b, blocks)};
+}
+
 LF_EMIT(cp_whole)
 {
     struct lf_k_exchange *k = args;
     *k = exchange(b, n, LF_EX_CONTEXT_WHOLE);
-    k->ranks = b->g->ps->layout.context;
+    const struct lf_layout *l = &b->g->ps->layout;
+    k->among = n->a.heads ? by_heads(b) : (struct lf_rank_group){0, 1, l->context, l->context_rank};
+    k->ranks = k->among.n;
+    k->apart = n->a.heads > 0;
     k->n = (size_t)(R(b, n->in[0]) * C(b, n->in[0]));
+    k->rows = R(b, n->in[0]);
+    if (n->in[1])
+        k->blocks = blocks_of(b, n->in[1], k->rows * k->ranks);
     return dense_both(b, n);
 }
 
@@ -293,6 +318,45 @@ LF_EMIT(attn)
                                 .x_type = DT(b, q),
                                 .mode = (uint8_t)b->numeric};
     return 0;
+}
+
+/* What both directions of attention over gathered keys have. own: those rows of the keys that are the
+ * queries'. */
+static struct lf_k_attn_own spread(struct lf_k_attn_spread *k, const struct lf_bind *b,
+                                   int32_t blocks, int64_t rows)
+{
+    const struct lf_rank_group g = by_rows(b);
+    k->with = b->exchange;
+    k->group = g;
+    k->blocks = blocks_of(b, blocks, rows * g.n);
+    return (struct lf_k_attn_own){k->blocks.first + k->blocks.n / g.n * g.place, rows,
+                                  k->blocks.block};
+}
+
+LF_EMIT(cp_attn)
+{
+    struct lf_k_attn_spread *k = args;
+    struct lf_k_attn_fwd f;
+    const int rc = lf_emit_attn(b, n, &f);
+    *k = (struct lf_k_attn_spread){.backward = false};
+    f.own = spread(k, b, n->in[ATTN_BLOCKS], f.rows);
+    f.rows *= k->group.n;
+    k->fwd = f;
+    k->each = lf_spread_heads(k, b->g->ps->layout.context_groups);
+    return rc;
+}
+
+LF_EMIT(cp_attn_bwd)
+{
+    struct lf_k_attn_spread *k = args;
+    struct lf_k_attn_bwd f;
+    const int rc = lf_emit_attn_bwd(b, n, &f);
+    *k = (struct lf_k_attn_spread){.backward = true};
+    f.own = spread(k, b, n->in[ATTNB_BLOCKS], f.rows);
+    f.rows *= k->group.n;
+    k->bwd = f;
+    k->each = lf_spread_heads(k, b->g->ps->layout.context_groups);
+    return rc;
 }
 
 LF_EMIT(kv_write)

@@ -276,6 +276,23 @@ static int check_sinks(lf_graph *g, const struct lf_node *n, int slot)
                        : 0;
 }
 
+static int context_ranks(const lf_graph *g)
+{
+    return g->ps->layout.context > 1 ? g->ps->layout.context : 1;
+}
+
+/* Those of them that exchange heads. */
+static int head_ranks(const lf_graph *g)
+{
+    return lf_context_parts(&g->ps->layout).heads;
+}
+
+/* Groups of these, which gather keys. */
+static int key_ranks(const lf_graph *g)
+{
+    return lf_context_parts(&g->ps->layout).rows;
+}
+
 static int check_runs(lf_graph *g, const struct lf_node *n, int slot, int64_t rows)
 {
     const char *what = "runs must be an i32 input [R, 2]";
@@ -284,6 +301,16 @@ static int check_runs(lf_graph *g, const struct lf_node *n, int slot, int64_t ro
     if (need_index(g, n, slot, LF_I32, rows, what))
         return LF_EINVAL;
     return g->t[n->in[slot]].cols == 2 ? 0 : bad(g, n, n->in[slot], n->in[0], what);
+}
+
+/* Where the rows of ranks are, for keys of all of them. */
+static int check_blocks(lf_graph *g, const struct lf_node *n, int64_t own)
+{
+    const int64_t block = lf_context_block(own);
+    return n->op != LF_OP_CP_ATTN
+               ? 0
+               : need_index(g, n, ATTN_BLOCKS, LF_I32, block ? own / block * key_ranks(g) : 0,
+                            "blocks must be the i32 input of the layout [rows / block, 1]");
 }
 
 LF_SHAPE(attn)
@@ -303,7 +330,8 @@ LF_SHAPE(attn)
     if (n->in[ATTN_PREFIX] && need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1,
                                          "prefix must be an i32 input [n_docs, 1]"))
         return LF_EINVAL;
-    if (check_runs(g, n, ATTN_RUNS, rows))
+    if (check_blocks(g, n, rows) ||
+        check_runs(g, n, ATTN_RUNS, n->op == LF_OP_CP_ATTN ? rows * key_ranks(g) : rows))
         return LF_EINVAL;
     if (n->a.p != 0 && !(n->a.p > 0 && n->a.p < 1))
         return lf_graph_fail(g, LF_EINVAL, "attention: dropout must be in [0, 1)");
@@ -745,11 +773,6 @@ LF_SHAPE(tp_join)
     return 0;
 }
 
-static int context_ranks(const lf_graph *g)
-{
-    return g->ps->layout.context > 1 ? g->ps->layout.context : 1;
-}
-
 LF_SHAPE(cp_heads)
 {
     if (need_float(g, n, 0, "x"))
@@ -757,8 +780,8 @@ LF_SHAPE(cp_heads)
     const struct lf_tensor *x = &g->t[n->in[0]];
     if (n->a.heads < 1 || x->cols % n->a.heads)
         return bad(g, n, n->in[0], 0, "the heads do not divide its columns");
-    return make(g, n, 0, x->rows * context_ranks(g),
-                x->cols / n->a.heads * lf_context_own(n->a.heads, context_ranks(g)), "");
+    return make(g, n, 0, x->rows * head_ranks(g),
+                x->cols / n->a.heads * lf_context_own(n->a.heads, head_ranks(g)), "");
 }
 
 LF_SHAPE(cp_rows)
@@ -766,10 +789,10 @@ LF_SHAPE(cp_rows)
     if (need_float(g, n, 0, "x"))
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[0]];
-    const int64_t own = lf_context_own(n->a.heads, context_ranks(g));
-    if (x->rows % context_ranks(g) || x->cols % own)
+    const int64_t own = lf_context_own(n->a.heads, head_ranks(g));
+    if (x->rows % head_ranks(g) || x->cols % own)
         return bad(g, n, n->in[0], 0, "rows and heads do not divide among the ranks (context)");
-    return make(g, n, 0, x->rows / context_ranks(g), x->cols / own * n->a.heads, "");
+    return make(g, n, 0, x->rows / head_ranks(g), x->cols / own * n->a.heads, "");
 }
 
 LF_SHAPE(cp_whole)
@@ -779,7 +802,8 @@ LF_SHAPE(cp_whole)
     const struct lf_tensor *x = &g->t[n->in[0]];
     if (x->parent)
         return bad(g, n, n->in[0], 0, "a whole tensor is needed here");
-    return make_fixed(g, n, 0, (enum lf_dtype)x->dtype, x->rows * context_ranks(g), x->cols, "");
+    return make_fixed(g, n, 0, (enum lf_dtype)x->dtype,
+                      x->rows * (n->a.heads ? n->a.heads : context_ranks(g)), x->cols, "");
 }
 
 /* A matrix [N, C], or a vector [1, N], with an element or a row for each row of a group. */

@@ -131,9 +131,9 @@ static int32_t context_rows(struct lf_ad *ad, int32_t x, int32_t heads)
 {
     const struct lf_tensor *of = &ad->g->t[x];
     const struct lf_attr a = {.heads = heads};
-    const int32_t own =
-        lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, of->rows / ad->g->ps->layout.context, heads,
-                      "%s.own", of->name);
+    const int32_t own = lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT,
+                                      of->rows / lf_context_parts(&ad->g->ps->layout).heads, heads,
+                                      "%s.own", of->name);
     if (!own)
         return 0;
     ad->g->t[own].fixed = true;
@@ -174,12 +174,13 @@ LF_VJP(attn)
                           n.in[ATTN_SAMPLE],
                           n.in[ATTN_POS],
                           n.in[ATTN_PREFIX],
-                          n.in[ATTN_RUNS]};
+                          n.in[ATTN_RUNS],
+                          n.in[ATTN_BLOCKS]};
     int32_t out[3];
     sinks_vjp(ad, &n);
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
-    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 12, out, 3);
+    emit(ad, n.op == LF_OP_CP_ATTN ? LF_OP_CP_ATTN_BWD : LF_OP_ATTN_BWD, &n.a, in, 13, out, 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
     return ad->g->err.rc;

@@ -60,6 +60,15 @@ static void count_context(struct lf_plan_moved *m, const struct lf_k_exchange *k
     add_even(m, n * lf_dtype_size((enum lf_dtype)k->in_type), k->ranks);
 }
 
+static void count_spread(struct lf_plan_moved *m, const struct lf_k_attn_spread *k)
+{
+    int64_t messages;
+    double bytes;
+    lf_spread_moved(k, &messages, &bytes);
+    m->messages += messages;
+    m->bytes += bytes;
+}
+
 static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved *m,
                        const struct lf_bind *b, const struct lf_node *n)
 {
@@ -67,16 +76,20 @@ static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved
     union {
         struct lf_k_exchange exchange;
         struct lf_k_linear_xent head;
+        struct lf_k_attn_spread spread;
     } args = {0};
-    if (row->kernel != LF_KID_exchange && row->kernel != LF_KID_linear_xent)
+    const bool spread = row->kernel == LF_KID_attn_spread;
+    if (row->kernel != LF_KID_exchange && row->kernel != LF_KID_linear_xent && !spread)
         return;
     if (row->emit(b, n, &args)) /* the plan has been made of it */
         LF_BUG("operands of %s do not fit its kernel", row->name);
     const bool exchanges = row->kernel == LF_KID_exchange,
-               context = exchanges && args.exchange.what >= LF_EX_HEADS;
+               context = spread || (exchanges && args.exchange.what >= LF_EX_HEADS);
     if (context != (axis == LF_AXIS_CONTEXT))
         return;
-    if (context)
+    if (spread)
+        count_spread(m, &args.spread);
+    else if (context)
         count_context(m, &args.exchange);
     else if (exchanges)
         count_exchange(p, m, &args.exchange);

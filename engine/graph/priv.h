@@ -34,7 +34,7 @@
 #include "engine/graph/ops.h"
 #include "engine/graph/plan.h"
 
-enum { LF_MAX_IN = 12, LF_MAX_OUT = 7 };
+enum { LF_MAX_IN = 13, LF_MAX_OUT = 7 };
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
@@ -226,7 +226,12 @@ enum {
 extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 
 #define LF_KERNEL_ENUM(name) LF_KID_##name,
-enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange, LF_KID_experts, LF_KID_COUNT };
+enum lf_kernel_id {
+    LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_exchange,
+    LF_KID_experts,
+    LF_KID_attn_spread,
+    LF_KID_COUNT
+};
 /* What the nodes of a layout do instead of a kernel: they sum over the ranks of the tensor axis,
  * and exchange rows for heads over those of the context axis. */
 struct lf_exchange {
@@ -240,8 +245,11 @@ struct lf_exchange {
      * and gets as many of each; the other is gather of these. */
     int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    /* As context_swap among some of them. */
+    int (*context_among)(void *user, void *out, const void *in, size_t bytes,
+                         const struct lf_rank_group *g, lf_err *err);
     void *user;
-    int rank, context_rank;
+    int rank, context_rank, context_ranks;
     struct lf_experts *experts; /* experts.h */
     lf_err err;                 /* why one failed */
 };
@@ -257,6 +265,12 @@ enum lf_exchange_what {
     LF_EX_HEADS_BACK,
     LF_EX_CONTEXT_WHOLE /* out = in of all ranks, n elements of each */
 };
+/* Where the rows of a micro-batch are that ranks have: n blocks of `block` rows, those of rank 0, then
+ * those of rank 1, begin at rows first[0 ... n - 1]. first NULL: in order. */
+struct lf_row_blocks {
+    const int32_t *first;
+    int64_t n, block;
+};
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
     const void *in;
@@ -265,6 +279,8 @@ struct lf_k_exchange {
     /* of a join: rows, columns of out, and those of each rank in it but the last, which has the
      * rest */
     int64_t rows, cols, each;
+    struct lf_rank_group among; /* of the context axis, those that take part */
+    bool apart;                 /* not all of them do */
     /* of heads: a rank's rows, the columns of all its heads, those that go to one rank; the row
      * distance of the side that has rows; how many heads there are */
     int64_t ld, heads;
@@ -275,12 +291,42 @@ struct lf_k_exchange {
     const struct lf_pstore *ps;
     int32_t group;
     bool accumulate;
+    struct lf_row_blocks blocks; /* of what is whole: where the rows of ranks go, or none */
     void *work;
     size_t work_bytes;
 };
 /* kern_context.c */
 int lf_exchange_context(const struct lf_kernels *k, lf_queue *q, const struct lf_k_exchange *a);
 size_t lf_exchange_context_work(const struct lf_k_exchange *a);
+/* Moves blocks of rows of `bytes` bytes from the order of ranks to that of rows, or back. */
+int lf_context_order(struct lf_exchange *w, const struct lf_row_blocks *b, void *out,
+                     const void *in, size_t bytes, bool back);
+/* Gives every rank of a group `bytes` bytes of each, which it has in place; `copies` is room for as
+ * much as all. And context_swap among a group. */
+int lf_context_collect(struct lf_exchange *w, const struct lf_rank_group *g, void *all,
+                       size_t bytes, void *copies);
+int lf_context_trade(struct lf_exchange *w, const struct lf_rank_group *g, void *out,
+                     const void *in, size_t bytes);
+/* kern_gather.c: attention of this rank's queries over keys and values of all ranks. fwd or bwd says
+ * what of, with this rank's keys and values, which have as many rows as its queries (own.n). */
+struct lf_k_attn_spread {
+    struct lf_exchange *with; /* NULL while planning */
+    struct lf_k_attn_fwd fwd;
+    struct lf_k_attn_bwd bwd;
+    bool backward;
+    struct lf_row_blocks blocks;
+    int64_t each;               /* heads of keys that come at a time */
+    struct lf_rank_group group; /* the ranks that gather */
+    void *work;
+    size_t work_bytes;
+};
+int lf_spread_call(const struct lf_kernels *k, lf_queue *q, const void *args);
+int lf_spread_check(const struct lf_kernels *k, const void *args);
+size_t lf_spread_work(const struct lf_kernels *k, const void *args, int threads);
+/* How many heads of keys come at a time; given 0: as many as LF_CONTEXT_ROOM holds. */
+int64_t lf_spread_heads(const struct lf_k_attn_spread *a, int64_t given);
+/* What a call moves, as communicators count it. */
+void lf_spread_moved(const struct lf_k_attn_spread *a, int64_t *messages, double *bytes);
 /* What nodes do where ranks divide experts (experts.h). */
 enum lf_experts_what { LF_EXPERTS_COUNT, LF_EXPERTS_SEND, LF_EXPERTS_RETURN };
 struct lf_k_experts {
@@ -406,11 +452,12 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis);
 int lf_layout_localise(lf_graph *g, lf_err *err);
 /* layout_context.c. How many of so many heads each of the context's ranks computes. */
 int64_t lf_context_own(int64_t heads, int ranks);
-/* Makes the operands and attributes of attention those of this rank's heads over all rows. */
-int lf_context_enter(lf_graph *g, int32_t in[], struct lf_attr *a);
+/* Makes the operands and attributes of attention those of this rank's heads over all rows; or with
+ * context_gather those of LF_OP_CP_ATTN, and then blocks is LF_CONTEXT_BLOCKS, or 0. */
+int lf_context_enter(lf_graph *g, int32_t in[], struct lf_attr *a, int32_t blocks);
 /* Makes the operands of moe_stats those of all rows, so that every rank knows the balance of all;
  * what is added up over ranks counts this rank's rows, in a node of its own. */
-int lf_context_stats(lf_graph *g, int32_t in[], const struct lf_attr *a);
+int lf_context_stats(lf_graph *g, int32_t in[], const struct lf_attr *a, int32_t blocks);
 /* What attention made, of this rank's rows and all heads; 0: it failed. */
 int32_t lf_context_leave(lf_graph *g, int32_t o, int32_t heads);
 /* Finds over which axes the gradients of the store's groups are summed, after differentiation, and

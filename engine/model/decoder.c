@@ -283,6 +283,7 @@ static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *na
         return LF_EINVAL;
     begin(b, r->rows, r->n_docs);
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
+    lf_context_input(b->g, r->rows);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;
     return 0;
 }

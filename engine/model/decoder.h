@@ -197,6 +197,9 @@ struct lf_decoder_rows {
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                 const struct lf_decoder_rows *r, bool train, lf_err *err);
 bool lf_decoder_has_dropout(const lf_model_config *c);
+/* How many ranks, of those of the context axis that are neighbours, can exchange heads of attention
+ * (graph/layout.h): the most that divide all kinds of heads of a rank of `tensor`. */
+int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context);
 /* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
 /* Fills out [rows] with the value of the row `ahead` further on of the same document, `none` behind
@@ -235,9 +238,10 @@ struct lf_decoder_docs {
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
     int64_t rows; /* rows of the input; those behind the last document are padding */
-    /* rows [row0, row0 + own_rows) of these alone are those of the graph, where ranks divide rows;
-     * own_rows 0: all are */
-    int64_t row0, own_rows;
+    /* rows own[0 ... own_rows - 1] of these alone are those of the graph, where ranks divide rows; own
+     * NULL: all are */
+    const int32_t *own;
+    int64_t own_rows;
     /* places and runs come from elsewhere (sight.h); else the three positions are equal, and every
      * token is alone */
     bool pictures;

@@ -720,6 +720,19 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
     return 0;
 }
 
+int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context)
+{
+    const int64_t t = tensor > 1 ? tensor : 1,
+                  heads[] = {c->heads / t, c->kv_heads > t ? c->kv_heads / t : 1,
+                             c->window_kv_heads > t   ? c->window_kv_heads / t
+                             : c->window_kv_heads > 0 ? 1
+                                                      : 0};
+    for (int n = context; n > 1; n--)
+        if (context % n == 0 && heads[0] % n == 0 && heads[1] % n == 0 && heads[2] % n == 0)
+            return n;
+    return 1;
+}
+
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
 static int check_context(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {
@@ -738,11 +751,11 @@ static int check_context(const lf_model_config *c, const struct lf_layout *of, l
                            "row; only attention is divided; take context = 1",
                            of->context, (long long)l, conv ? "is a short convolution" : "scans");
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && !of->context_gather; i++)
         if (heads[i] % of->context && (i == 0 || of->context % heads[i]))
             return lf_fail(err, LF_EINVAL,
                            "%s = %lld%s do not divide among %d ranks (context); take a context "
-                           "that divides %s%s",
+                           "that divides %s%s; context_kind = gather asks for no such thing",
                            keys[i], (long long)heads[i], tensor > 1 ? " of a rank of tensor" : "",
                            of->context, keys[i], i ? ", or a multiple of them" : "");
     return 0;

@@ -5,6 +5,7 @@
  * of both sides; which text of a pair it is of; the table of longrope that a document's length
  * chooses. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/model/decoder_priv.h"
@@ -53,9 +54,17 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
 static int write_rows(lf_exec *ex, int chain, const struct lf_decoder_docs *docs, const char *name,
                       const int32_t *all, int64_t n, lf_err *err)
 {
-    const int64_t own = docs->own_rows ? docs->own_rows : docs->rows;
-    return lf_exec_write(ex, chain, docs->slot, name, all + docs->row0 * n,
-                         (size_t)(own * n) * sizeof *all, err);
+    const size_t bytes = (size_t)n * sizeof *all;
+    if (!docs->own)
+        return lf_exec_write(ex, chain, docs->slot, name, all, (size_t)docs->rows * bytes, err);
+    int32_t *some = lf_calloc((size_t)(docs->own_rows * n), sizeof *some, err);
+    for (int64_t i = 0; some && i < docs->own_rows; i++)
+        memcpy(some + i * n, all + docs->own[i] * n, bytes);
+    const int rc =
+        some ? lf_exec_write(ex, chain, docs->slot, name, some, (size_t)docs->own_rows * bytes, err)
+             : LF_ENOMEM;
+    free(some);
+    return rc;
 }
 
 int lf_decoder_write_prefixes(const lf_decoder *d, lf_exec *ex, int chain,

@@ -29,18 +29,20 @@ static int check_pipeline(const struct lf_axes *a, lf_err *err)
                                  : "pipeline_chunks");
 }
 
+const char *lf_context_kind_name(int kind)
+{
+    static const char *const names[] = {"ulysses", "gather", "both", "ring"};
+    return kind >= 0 && kind <= LF_CONTEXT_RING ? names[kind] : "?";
+}
+
 static int check_context(const struct lf_axes *a, lf_err *err)
 {
-    if (a->context_kind == LF_CONTEXT_GATHER)
-        return lf_fail(err, LF_ENOTSUP,
-                       "context_kind = gather is not built: keys and values of all ranks would be "
-                       "brought to each; take ulysses, which brings heads");
     if (a->context_kind == LF_CONTEXT_RING)
         return lf_fail(
             err, LF_ENOTSUP,
             "context_kind = ring is not built, because a ring adds up what a row sees in "
             "the order in which it comes by, which is another one on each rank and never "
-            "gives one rank's bits; take ulysses");
+            "gives one rank's bits; take ulysses, or gather");
     return 0;
 }
 
@@ -146,6 +148,9 @@ struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_w
                               .sequence = a->sequence,
                               .context = w->context_ranks,
                               .context_rank = w->context,
+                              .context_gather =
+                                  w->context_ranks > 1 && (a->context_kind == LF_CONTEXT_GATHER ||
+                                                           a->context_kind == LF_CONTEXT_BOTH),
                               .expert = w->expert_ranks,
                               .expert_rank = w->expert,
                               .folded = w->folded,

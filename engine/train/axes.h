@@ -28,7 +28,14 @@
 #include "engine/comm/mesh.h"
 #include "engine/graph/layout.h"
 
-enum lf_context_kind { LF_CONTEXT_ULYSSES = 0, LF_CONTEXT_GATHER, LF_CONTEXT_RING };
+enum lf_context_kind {
+    LF_CONTEXT_ULYSSES = 0,
+    LF_CONTEXT_GATHER,
+    LF_CONTEXT_BOTH,
+    LF_CONTEXT_RING
+};
+/* The word of an option for a kind. */
+const char *lf_context_kind_name(int kind);
 
 /* Options of a stage. Zeroed: all ranks share the batch. */
 struct lf_axes {

@@ -313,6 +313,24 @@ static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
     return lf_comm_do(d->context, &call, err);
 }
 
+/* All ranks of the axis call it; those of other groups get and give nothing in this one's. */
+static int context_among(void *user, void *out, const void *in, size_t bytes,
+                         const struct lf_rank_group *g, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    size_t *some = d->even;
+    lf_devcomm_even(d, d->context, 0);
+    for (int r = 0; r < g->n; r++)
+        some[g->first + r * g->step] = bytes;
+    const struct lf_comm_call call = {.what = LF_COMM_ALL_TO_ALL,
+                                      .out = out,
+                                      .from = some,
+                                      .in = in,
+                                      .counts = some,
+                                      .planned = true};
+    return lf_comm_do(d->context, &call, err);
+}
+
 /* ---- the expert axis ---- */
 
 static int experts_gather(void *user, void *all, size_t bytes, lf_err *err)
@@ -377,6 +395,7 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_add = tensor_add,
                                            .context_swap = context_swap,
                                            .context_gather = context_gather,
+                                           .context_among = context_among,
                                            .experts_gather = experts_gather,
                                            .experts_exchange = experts_exchange,
                                            .same_reduce = same_reduce,

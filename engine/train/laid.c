@@ -35,6 +35,8 @@ void lf_laid_line(lf_buf *out, const struct lf_axes *a, const struct lf_train_wh
     }
     if (w->context_ranks > 1) {
         lf_buf_addf(out, "%scontext %d", sep, w->context_ranks);
+        if (a->context_kind != LF_CONTEXT_ULYSSES)
+            lf_buf_addf(out, " (%s)", lf_context_kind_name(a->context_kind));
         sep = " x ";
     }
     if (w->expert_ranks > 1 && !w->folded)
@@ -79,6 +81,9 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
                  json_object_set_new(fingerprint, "sequence", json_boolean(a->sequence)) != 0;
     if (!failed && w->context_ranks > 1)
         failed = json_object_set_new(fingerprint, "context", json_integer(w->context_ranks)) != 0;
+    if (!failed && w->context_ranks > 1 && a->context_kind != LF_CONTEXT_ULYSSES)
+        failed = json_object_set_new(fingerprint, "context_kind",
+                                     json_string(lf_context_kind_name(a->context_kind))) != 0;
     if (!failed && w->expert_ranks > 1)
         failed = json_object_set_new(fingerprint, "expert", json_integer(w->expert_ranks)) != 0;
     if (!failed && w->folded)
@@ -99,8 +104,9 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none = json_pack("{s:i,s:b,s:i,s:i,s:s,s:i,s:i}", "tensor", 1, "sequence", 0, "context",
-                             1, "pipeline", 1, "layers", "all", "expert", 1, "expert_tensor", 0);
+    json_t *none =
+        json_pack("{s:i,s:b,s:i,s:s,s:i,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
+                  "context_kind", "ulysses", "pipeline", 1, "layers", "all", "expert", 1);
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

@@ -431,17 +431,26 @@ static int resolve_model(lf_trainer *t, lf_err *err)
     return rc;
 }
 
+/* The same for rows that the ranks of the context axis divide. */
+static int row_buffers(lf_trainer *t, lf_err *err)
+{
+    const bool gather = lf_pstore_layout_of(t->m.ps)->context_gather;
+    const size_t own = (size_t)t->m.own_rows,
+                 widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0,
+                 each = widest > sizeof(int64_t) ? widest : sizeof(int64_t);
+    if (t->who.context_ranks <= 1)
+        return 0;
+    t->own_rows = lf_arena_alloc(t->run.arena, own, sizeof *t->own_rows, err);
+    t->own_buf = lf_arena_alloc(t->run.arena, own, each, err);
+    if (gather)
+        t->blocks_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err);
+    return t->own_rows && t->own_buf && (t->blocks_buf || !gather) ? 0 : LF_ENOMEM;
+}
+
 /* Host memory for inputs that the loader does not make. */
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
-    const lf_objective *o = t->c->objective;
-    if (o && o->several &&
-        (!(t->texts_cu =
-               lf_arena_alloc(t->run.arena, (size_t)t->m.n_docs + 1, sizeof(int32_t), err)) ||
-         !(t->texts_place = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err))))
-        return LF_ENOMEM;
-    if (o && !o->several && o->whole_texts && o->separator >= 0 && t->mc.token_types > 1 &&
-        !(t->types_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
+    if (row_buffers(t, err))
         return LF_ENOMEM;
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(

@@ -34,7 +34,7 @@ struct lf_train_model {
     struct lf_train_cut cut;
     int train, valid;              /* chains, of this rank's last chunk; valid < 0: none */
     int64_t rows, n_docs;          /* of a micro-batch */
-    int64_t own_rows, row0;        /* those of this rank: [row0, row0 + own_rows) of them */
+    int64_t own_rows;              /* how many of them this rank has */
     struct lf_decoder_media media; /* bounds of pictures, with max_patches */
     struct lf_train_origin origin; /* of frozen weights */
 };
@@ -122,6 +122,9 @@ struct lf_trainer {
     lf_early early;                     /* of them: why they may be less than by the settings */
     int64_t here0;                      /* step where this start began */
     int64_t told_step;                  /* the newest one that was told in this start; 0: none */
+    int32_t *own_rows;                  /* m.own_rows: which rows this rank has; NULL: all */
+    int32_t *blocks_buf;                /* where keys are gathered: lf_context_deal */
+    char *own_buf;                      /* these rows of an input */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     json_t *hf_config;   /* a string: see keep_config in resume.c; NULL: there is none; owned */

@@ -12,22 +12,64 @@
 #include "engine/train/pipe.h"
 #include "engine/train/texts.h"
 
+/* ---- rows of this rank, where ranks divide those of a micro-batch ---- */
+
+/* Which rows these are. Where keys are gathered the documents decide. */
+static int find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
+{
+    const struct lf_context_parts p = lf_context_parts(lf_pstore_layout_of(t->m.ps));
+    const int64_t own = t->m.own_rows;
+    const struct lf_context_rows of = {.cu_seqlens = b->cu_seqlens,
+                                       .n_docs = t->m.n_docs,
+                                       .rows = t->m.rows,
+                                       .ranks = p.rows,
+                                       .causal = t->mc.mask != LF_MASK_BOTH};
+    int rc = 0;
+    if (t->blocks_buf)
+        rc = lf_context_deal(&of, t->blocks_buf, err);
+    if (rc != 0 || !t->own_rows)
+        return rc;
+    const int64_t block = t->blocks_buf ? lf_context_block(own * p.heads) : own;
+    for (int64_t r = 0; r < own; r++) {
+        const int64_t at = t->who.context * own + r;
+        t->own_rows[r] =
+            t->blocks_buf ? t->blocks_buf[at / block] + (int32_t)(at % block) : (int32_t)at;
+    }
+    return 0;
+}
+
+/* These rows, of `each` bytes, of those of a micro-batch; valid until the next call. */
+static const void *own_of(const lf_trainer *t, const void *all, size_t each)
+{
+    if (!t->own_rows)
+        return all;
+    for (int64_t r = 0; r < t->m.own_rows; r++)
+        memcpy(t->own_buf + (size_t)r * each, (const char *)all + (size_t)t->own_rows[r] * each,
+               each);
+    return t->own_buf;
+}
+
+static int write_rows(const lf_trainer *t, const struct lf_train_inputs *in, const char *name,
+                      const void *all, size_t each, lf_err *err)
+{
+    return lf_exec_write(t->m.ex, in->chain, in->slot, name, own_of(t, all, each),
+                         (size_t)t->m.own_rows * each, err);
+}
+
 /* What heads of mtp_layers read and predict: rows further on. */
 static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                      lf_err *err)
 {
-    const size_t bytes = (size_t)t->m.own_rows * sizeof(int32_t);
-    const int32_t *own = t->mtp_buf + t->m.row0;
     char name[32];
     int rc = 0;
     for (int64_t k = 1; k <= lf_decoder_mtp(t->m.dec) && rc == 0; k++) {
         lf_decoder_ahead(b->tokens, b->cu_seqlens, t->m.n_docs, t->m.rows, k, 0, t->mtp_buf);
         snprintf(name, sizeof name, "mtp.%lld.tokens", (long long)k);
-        rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, own, bytes, err);
+        rc = write_rows(t, in, name, t->mtp_buf, sizeof(int32_t), err);
         lf_decoder_ahead(b->targets, b->cu_seqlens, t->m.n_docs, t->m.rows, k, -1, t->mtp_buf);
         snprintf(name, sizeof name, "mtp.%lld.targets", (long long)k);
         if (rc == 0)
-            rc = lf_exec_write(t->m.ex, in->chain, in->slot, name, own, bytes, err);
+            rc = write_rows(t, in, name, t->mtp_buf, sizeof(int32_t), err);
     }
     return rc;
 }
@@ -46,9 +88,7 @@ static int write_noise(lf_trainer *t, const struct lf_train_inputs *in, const lf
                                  .seed = t->c->seed,
                                  .threads = t->c->threads};
     lf_neftune_fill(t->noise_buf, &n);
-    return lf_exec_write(t->m.ex, in->chain, in->slot, "noise",
-                         t->noise_buf + t->m.row0 * t->mc.hidden,
-                         (size_t)(t->m.own_rows * t->mc.hidden) * sizeof(float), err);
+    return write_rows(t, in, "noise", t->noise_buf, (size_t)t->mc.hidden * sizeof(float), err);
 }
 
 static bool of_training(const lf_trainer *t, int chain)
@@ -63,34 +103,29 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                           lf_err *err)
 {
     const int chain = in->chain, slot = in->slot;
-    const size_t rows = (size_t)t->m.own_rows, i32 = sizeof(int32_t);
-    const int64_t at = t->m.row0; /* rows of the context axis's other ranks stand beside these */
+    const size_t i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
-    lf_loader_batch texts = *b;
-    int rc = t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
-                                          t->texts_place, err)
-                         : 0;
-    if (t->texts_cu) {
-        texts.cu_seqlens = t->texts_cu;
-        texts.positions = t->texts_place;
-        b = &texts;
-    }
+    int rc = find_rows(t, b, err);
     if (rc == 0)
-        rc = lf_exec_write(ex, chain, slot, "positions", b->positions + at, rows * i32, err);
+        rc = write_rows(t, in, "positions", b->positions, i32, err);
     if (rc == 0 && in->part->first && !in->sight)
-        rc = lf_exec_write(ex, chain, slot, "tokens", b->tokens + at, rows * i32, err);
+        rc = write_rows(t, in, "tokens", b->tokens, i32, err);
     if (rc == 0 && in->sight)
         rc = lf_train_write_sight(t, in, err);
     if (rc == 0 && in->part->last)
-        rc = lf_exec_write(ex, chain, slot, "targets", b->targets + at, rows * i32, err);
+        rc = write_rows(t, in, "targets", b->targets, i32, err);
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
+    if (rc == 0 && t->blocks_buf)
+        rc = lf_exec_write(
+            ex, chain, slot, LF_CONTEXT_BLOCKS, t->blocks_buf,
+            (size_t)lf_context_blocks(lf_pstore_layout_of(t->m.ps), t->m.own_rows) * i32, err);
     const struct lf_decoder_docs docs = {.slot = slot,
                                          .cu_seqlens = b->cu_seqlens,
                                          .n = t->m.n_docs,
                                          .rows = t->m.rows,
-                                         .row0 = at,
+                                         .own = t->own_rows,
                                          .own_rows = t->m.own_rows,
                                          .pictures = in->sight != NULL,
                                          .types = t->types_buf,
@@ -110,13 +145,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
-    rc =
-        lf_exec_write(ex, chain, slot, "samples", t->samples_buf + at, rows * sizeof(int64_t), err);
-    if (rc == 0)
-        rc = lf_exec_write(ex, chain, slot, "offsets", t->offsets_buf + at, rows * i32, err);
-    return rc == 0 && in->sight && in->part->first && t->m.media.drops
-               ? lf_sight_write_samples(in->sight, ex, chain, slot, err)
-               : rc;
+    rc = write_rows(t, in, "samples", t->samples_buf, sizeof(int64_t), err);
+    return rc != 0 ? rc : write_rows(t, in, "offsets", t->offsets_buf, i32, err);
 }
 
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err)

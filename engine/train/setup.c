@@ -289,6 +289,11 @@ int lf_train_context_check(const struct lf_train_config *c, const struct lf_trai
         return lf_fail(err, LF_ENOTSUP,
                        "samples during training (sample_interval) have one row for each text, "
                        "which context cannot divide; leave one of them out");
+    if (c->axes.context_kind != LF_CONTEXT_ULYSSES && lf_target_device(c->device)->sm)
+        return lf_fail(err, LF_ENOTSUP,
+                       "context = %d with context_kind = %s: attention of some rows over the "
+                       "keys of others is for CPUs so far; take ulysses, or device = cpu",
+                       who->context_ranks, lf_context_kind_name(c->axes.context_kind));
     return rows % who->context_ranks
                ? lf_fail(err, LF_EINVAL,
                          "context = %d: the %lld rows of a micro-batch (seq_length x micro_batch) "
@@ -339,13 +344,20 @@ static int check_experts(const struct lf_train_config *c, const lf_model_config 
     return lf_train_experts_check(c, who, err);
 }
 
+/* As many ranks exchange heads as divide them all. Where all ranks do, no keys are gathered. */
+static void set_context_heads(struct lf_layout *l, const lf_model_config *mc)
+{
+    l->context_heads = lf_decoder_context_heads(mc, l->tensor, l->context);
+    l->context_gather = l->context_gather && l->context_heads < l->context;
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
 {
     struct lf_plan_ranks share =
         lf_zero_share(&c->zero, c->bucket_bytes, lf_axes_sharer(who), lf_axes_sharers(who));
-    const struct lf_layout layout = lf_axes_layout(&c->axes, who);
+    struct lf_layout layout = lf_axes_layout(&c->axes, who);
     struct lf_plan_opts po = {.target = lf_target_device(c->device),
                               .threads = c->threads,
                               .compute = c->compute,
@@ -359,9 +371,10 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return lf_fail(err, LF_EINVAL,
                        "mtp_weight: this model has no heads for later tokens; leave it out, or "
                        "train a model with [model] mtp_layers");
+    if (c->axes.context_kind == LF_CONTEXT_BOTH)
+        set_context_heads(&layout, mc);
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->own_rows = lf_train_own_rows(c, who);
-    m->row0 = who->context * m->own_rows;
     int rc = check_mask(c, mc, err);
     if (rc != 0)
         return rc;

@@ -22,7 +22,8 @@ enum planted {
     SAME_SLOPES,  /* and ALiBi has their slopes */
     FIRST_SINKS,  /* and their sinks */
     OWN_BALANCE,  /* the balance of experts is that of a rank's rows */
-    REPLICA_LOST  /* of ranks with the same head of keys one's gradient is dropped */
+    REPLICA_LOST, /* of ranks with the same head of keys one's gradient is dropped */
+    IN_ORDER      /* rows are taken to stand in the order of the ranks */
 };
 
 static struct {
@@ -50,6 +51,12 @@ int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
 void __real_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void *user);
 
+static int by_value(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
 /* Positions of the document that a rank's rows begin within. */
 static void from_zero(int32_t *x, size_t n)
 {
@@ -66,6 +73,8 @@ static void change(const lf_exec *ex, const char *name, int32_t *x, size_t n)
         from_zero(x, n);
     if (plan.what == SHIFTED && behind && strcmp(name, "targets") == 0)
         memmove(x, x + 1, (n - 1) * sizeof *x);
+    if (plan.what == IN_ORDER && behind && strcmp(name, LF_CONTEXT_BLOCKS) == 0)
+        qsort(x, n, sizeof *x, by_value);
     if (plan.what == LAST_DROPPED && strcmp(name, "targets") == 0 && !behind)
         x[n - 1] = -1;
     for (size_t i = 0; plan.what == LOCAL_MASK && behind && i < n && !strcmp(name, "cu_seqlens");
@@ -174,6 +183,14 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
     {                                                                                              \
         .ranks = 1, .context = 4                                                                   \
     }
+#define G2                                                                                         \
+    {                                                                                              \
+        .ranks = 1, .context = 2, .kind = LF_CONTEXT_GATHER                                        \
+    }
+#define G4                                                                                         \
+    {                                                                                              \
+        .ranks = 1, .context = 4, .kind = LF_CONTEXT_GATHER                                        \
+    }
 #define C2D2                                                                                       \
     {                                                                                              \
         .ranks = 2, .zero = 1, .context = 2                                                        \
@@ -246,6 +263,35 @@ static const struct fault faults[] = {
     {.name = "nor is what goes back",
      .l = C2D2,
      .call = SWAP(LOCAL_ALONE, 5),
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
+    {.name = "F8: of ranks that gather keys, one drops the target of its last row",
+     .l = G4,
+     .what = LAST_DROPPED,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "F8: documents begin elsewhere for one",
+     .l = G2,
+     .what = LOCAL_MASK,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "F8: one takes rows to stand in the order of the ranks",
+     .l = G2,
+     .what = IN_ORDER,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "F5: their gradients are not summed",
+     .l = G2,
+     .what = APART_REDUCE,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | APART | RIG_SAW_MOVED},
+    {.name = "F6: the balance of experts is that of their own rows",
+     .l = G2,
+     .keys = EXPERTS,
+     .what = OWN_BALANCE,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "one does not get the keys of the other",
+     .l = G2,
+     .call = GATHER(LOCAL_ALONE, 1),
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "nor what the other's queries add to their gradients",
+     .l = G2,
+     .call = SWAP(LOCAL_ALONE, 1),
      .by = RIG_SAW_GRAD | RIG_SAW_NORM},
     {.name = "F10: rank 1 leaves an exchange out",
      .l = C2,

@@ -58,7 +58,7 @@ static void save(struct rig_case *k, const struct fault *f, int number)
 /* "2 ranks, zero = 1, tensor = 4". */
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char tensor[40] = "", parts[80] = "", rows[32] = "", experts[32] = "";
+    char tensor[40] = "", parts[80] = "", rows[48] = "", experts[32] = "";
     if (l->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor = %d%s", l->tensor,
                  l->sequence ? ", rows divided" : "");
@@ -67,7 +67,8 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
                  l->schedule, l->chunks > 1 ? l->chunks : 1, l->stages ? ", " : "",
                  l->stages ? l->stages : "");
     if (l->context > 1)
-        snprintf(rows, sizeof rows, ", context = %d", l->context);
+        snprintf(rows, sizeof rows, ", context = %d (%s)", l->context,
+                 lf_context_kind_name(l->kind));
     if (l->expert > 1)
         snprintf(experts, sizeof experts, ", expert = %d", l->expert);
     snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, experts, rows, tensor,

@@ -78,7 +78,7 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[32] = "", experts[32] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[48] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
@@ -88,11 +88,10 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
         snprintf(parts, sizeof parts, ", pipeline = %d%s", l->pipeline,
                  l->schedule ? " in a V" : "");
     if (l->context > 1)
-        snprintf(rows, sizeof rows, ", context = %d", l->context);
-    if (l->expert > 1)
-        snprintf(experts, sizeof experts, ", expert = %d", l->expert);
-    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s%s", l->ranks, l->zero, groups, rows, experts,
-             tensor, parts);
+        snprintf(rows, sizeof rows, ", context = %d (%s)", l->context,
+                 lf_context_kind_name(l->kind));
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, groups, rows, tensor,
+             parts);
     return text;
 }
 

@@ -250,6 +250,7 @@ static int run_case(struct rig *g, const struct local_opts *o, local_fn fn, lf_e
     g->c.zero.inner = g->k->layout.zero_inner;
     g->c.axes = (struct lf_axes){.tensor = g->k->layout.tensor,
                                  .context = g->k->layout.context,
+                                 .context_kind = g->k->layout.kind,
                                  .sequence = g->k->layout.sequence,
                                  .pipeline = g->k->layout.pipeline,
                                  .chunks = g->k->layout.chunks,

@@ -21,6 +21,7 @@ struct rig_layout {
     int zero, zero_inner; /* lf_train_config */
     int tensor;           /* ranks that divide matrices; 0 is 1 */
     int context;          /* ranks that divide rows; 0 is 1 */
+    int kind;             /* lf_context_kind */
     bool sequence;        /* lf_axes */
     int pipeline;         /* ranks that have different layers; 0 is 1 */
     int chunks, schedule; /* lf_axes */

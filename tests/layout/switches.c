@@ -37,11 +37,16 @@ static void context(struct rig_case *k, int v)
 {
     k->layout.context = v;
 }
-enum { ROUNDS = 100 }; /* a rank takes less than its share of rows at once */
-static void expert(struct rig_case *k, int v)
+static void gather(struct rig_case *k, int v)
 {
-    k->layout.expert = v % ROUNDS;
-    k->layout.expert_room = v / ROUNDS ? 0.4 : 0;
+    k->layout.context = v;
+    k->layout.kind = LF_CONTEXT_GATHER;
+}
+/* Heads of keys are 2. */
+static void both(struct rig_case *k, int v)
+{
+    k->layout.context = v;
+    k->layout.kind = LF_CONTEXT_BOTH;
 }
 /* Four layers, for as many parts, so that some have none where stages says so. */
 enum { PIPE_2 = 20, PIPE_4 = 40, GPIPE = 1, CHUNKS, ZB, UNEVEN, ZBV, DUAL };
@@ -184,8 +189,9 @@ const struct sw sw_table[] = {
     {"tensor", /* rows: sequence too */
      {USUAL("1"), SET("2", tensor, 2), SET("2rows", rows, 2), SET("4", tensor, 4),
       SET("8", tensor, 8), SET("4rows", rows, 4), SET("8rows", rows, 8)}},
-    {"context", {USUAL("1"), SET("2", context, 2), SET("4", context, 4)}},
-    {"expert", {USUAL("1"), SET("2rounds", expert, ROUNDS + 2), SET("2", expert, 2)}},
+    {"context", /* gather: keys and values come to a rank's rows */
+     {USUAL("1"), SET("2", context, 2), SET("4", context, 4), SET("2gather", gather, 2),
+      SET("4gather", gather, 4), SET("4both", both, 4)}},
     {"pipeline", /* with order of passes, chunks and parts */
      {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
       PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2zbv", PIPE_2 + ZBV), PARTS("2dual", PIPE_2 + DUAL),
@@ -308,6 +314,8 @@ const struct sw_refusal sw_refusals[] = {
     {"tensor=8", "context=4", BY_HEADS, NULL},
     {"tensor=8rows", "context=2", BY_HEADS, NULL},
     {"tensor=8rows", "context=4", "the 4 rows of a micro-batch", NULL},
+    {"tensor=8rows", "context=4gather", "the 4 rows of a micro-batch", NULL},
+    {"tensor=8rows", "context=4both", "the 4 rows of a micro-batch", NULL},
     {"position=rope2d", "mask=causal", "rope2d counts from the end of the prefix", NULL},
     {"position=alibi", "mask=prefix", "a prefix looks ahead", NULL},
     {"position=rope2d", "mask=both", "rope2d counts from the end of the prefix", NULL},

@@ -80,13 +80,15 @@ if have_ranks; then
     same rows "and rows"
     on 2 context --steps 10 --context 2
     same context "rows of a micro-batch, whose windows reach into those of the other rank"
+    on 2 keys --steps 10 --context 2 --context-kind gather
+    same keys "and keys and values of all rows for a rank's own"
     on 2 pipe --steps 10 --pipeline 2
     same pipe "a layer on each of two ranks"
     on 2 context --steps 10 --context 2
     same context "half the rows of a sequence on each of two ranks"
     train "$pretrain" "$dir/bert.ini" bert --steps 10
     is $rc 0 "BERT"
-    for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2" "--context 2"; do
+    for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2" "--context 2" "--context 2 --context-kind gather"; do
         # shellcheck disable=SC2086
         train "$launch 2 -- $pretrain" "$dir/bert.ini" cut --steps 10 $layout
         near_losses bert cut 1e-5 10
@@ -94,7 +96,7 @@ if have_ranks; then
         rm -rf "$dir/cut"
     done
 else
-    skip_some 9 "ranks cannot be started here"
+    skip_some 11 "ranks cannot be started here"
 fi
 
 # --- what goes with what ---
@@ -134,4 +136,4 @@ must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families
 "$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
 says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
     "another token of padding, which would move positions, is refused"
-finish 28
+finish 30

@@ -27,6 +27,7 @@ struct kind {
 struct world {
     const struct kind *k;
     int n;
+    struct lf_layout how; /* keys are gathered, or heads exchanged */
     pthread_barrier_t barrier;
     const void *part[MAX_RANKS];
     float y[R * H * D], dx[R * MAX_COLS];
@@ -72,6 +73,22 @@ static int gather(void *user, void *all, size_t bytes, lf_err *err)
     return 0;
 }
 
+static int among(void *user, void *out, const void *in, size_t bytes, const struct lf_rank_group *g,
+                 lf_err *err)
+{
+    struct rank *k = user;
+    (void)err;
+    k->w->part[k->r] = in;
+    pthread_barrier_wait(&k->w->barrier);
+    for (int i = 0; i < g->n; i++)
+        memcpy((char *)out + (size_t)i * bytes,
+               (const char *)k->w->part[g->first + i * g->step] + (size_t)g->place * bytes, bytes);
+    pthread_barrier_wait(&k->w->barrier);
+    k->calls++;
+    k->bytes += (double)bytes * (g->n - 1);
+    return 0;
+}
+
 /* Lengths that no number of ranks divides; some end within a rank's rows. */
 static const int32_t ends[] = {0, 7, 29, 30, R}, prefixes[] = {3, 1, 0, 9};
 enum { DOCS = sizeof ends / sizeof *ends - 1 };
@@ -100,6 +117,7 @@ static lf_graph *make(const struct kind *k, lf_pstore *ps, int64_t rows, lf_err 
     if (!g)
         tap_bail("%s", err->text);
     const int64_t q = H * D, kv = k->groups * D;
+    lf_context_input(g, rows);
     const lf_val x = lf_cut_in(g, "x", rows, cols_of(k), "dx"),
                  cu = lf_input(g, "cu_seqlens", LF_I32, DOCS + 1, 1),
                  alibi = k->alibi ? lf_const(g, "slopes", LF_F32, 1, H, slopes, NULL) : LF_NONE;
@@ -129,13 +147,12 @@ static lf_graph *make(const struct kind *k, lf_pstore *ps, int64_t rows, lf_err 
     return g;
 }
 
-static lf_pstore *store(int n, int r, lf_err *err)
+static lf_pstore *store(const struct lf_layout *l, lf_err *err)
 {
     lf_pstore *ps = lf_pstore_create(err);
-    const struct lf_layout l = {.context = n, .context_rank = r};
     const struct lf_param_desc sinks = {
         .name = "sinks", .ndim = 1, .dims = {H}, .init = LF_INIT_NORMAL, .init_std = 1};
-    if (!ps || lf_pstore_set_layout(ps, &l, err) || lf_pstore_add(ps, &sinks, err) < 0)
+    if (!ps || lf_pstore_set_layout(ps, l, err) || lf_pstore_add(ps, &sinks, err) < 0)
         tap_bail("%s", err->text);
     return ps;
 }
@@ -157,20 +174,38 @@ static void run_of(int32_t r, int32_t window, int32_t run[2])
     run[1] = n - at < window ? n : at + window;
 }
 
-static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_t rows)
+/* Which of all rows a rank has, and the blocks of all ranks. */
+static void find_rows(const struct rank *k, const struct lf_layout *l, int32_t *own,
+                      int32_t *blocks)
 {
+    const struct lf_context_parts p = lf_context_parts(l);
+    const struct lf_context_rows of = {ends, DOCS, R, p.rows, true};
+    const int64_t rows = R / k->w->n,
+                  block = l->context_gather ? lf_context_block(rows * p.heads) : rows;
+    lf_err err = LF_ERR_INIT;
+    for (int i = 0; i < k->w->n; i++)
+        blocks[i] = (int32_t)(i * rows);
+    if (l->context_gather)
+        need(lf_context_deal(&of, blocks, &err), &err);
+    for (int64_t i = 0; i < rows; i++)
+        own[i] = blocks[(k->r * rows + i) / block] + (int32_t)(i % block);
+}
+
+static void write_inputs(lf_exec *ex, const struct rank *rank, const int32_t *own, int64_t rows)
+{
+    const struct kind *k = rank->w->k;
     float x[R * MAX_COLS], dy[R * H * D];
     int64_t samples[R];
     int32_t offsets[R], runs[R][2];
     lf_err err = LF_ERR_INIT;
     const int64_t cols = cols_of(k);
     for (int64_t i = 0; i < rows * cols; i++)
-        x[i] = 4 * drawn(1, row0 * cols + i);
+        x[i] = 4 * drawn(1, own[i / cols] * cols + i % cols);
     for (int64_t i = 0; i < rows * H * D; i++)
-        dy[i] = drawn(2, row0 * H * D + i);
+        dy[i] = drawn(2, own[i / (H * D)] * H * D + i % (H * D));
     for (int64_t i = 0; i < rows; i++) {
         samples[i] = 7;
-        offsets[i] = (int32_t)(row0 + i);
+        offsets[i] = own[i];
         run_of(offsets[i], k->window, runs[i]);
     }
     need(lf_exec_write(ex, 0, 0, "x", x, (size_t)(rows * cols) * sizeof *x, &err), &err);
@@ -188,15 +223,22 @@ static void write_inputs(lf_exec *ex, const struct kind *k, int64_t row0, int64_
         need(lf_exec_write(ex, 0, 0, "runs", runs, (size_t)rows * sizeof *runs, &err), &err);
 }
 
-static void read_results(struct rank *k, lf_exec *ex, const lf_pstore *ps, int64_t rows)
+/* Rows of this rank go where they stand among all. */
+static void read_rows(lf_exec *ex, const char *name, float *all, const int32_t *own, int64_t rows,
+                      int64_t cols)
+{
+    float some[R * MAX_COLS];
+    lf_err err = LF_ERR_INIT;
+    need(lf_exec_read(ex, 0, 0, name, some, (size_t)(rows * cols) * sizeof *some, &err), &err);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(all + own[i] * cols, some + i * cols, (size_t)cols * sizeof *some);
+}
+
+static void read_results(struct rank *k, lf_exec *ex, const lf_pstore *ps, const int32_t *own)
 {
     struct world *w = k->w;
-    lf_err err = LF_ERR_INIT;
     struct lf_pview v;
-    const int64_t cols = cols_of(w->k), at = k->r * rows;
-    need(lf_exec_read(ex, 0, 0, "dx", w->dx + at * cols, (size_t)(rows * cols) * sizeof(float),
-                      &err),
-         &err);
+    read_rows(ex, "dx", w->dx, own, R / w->n, cols_of(w->k));
     if (w->k->sinks && lf_pstore_view(ps, 0, LF_P_GRAD, &v) == 1)
         memcpy(w->sinks[k->r], v.data, sizeof w->sinks[0]);
 }
@@ -209,10 +251,15 @@ static void *rank_main(void *arg)
     const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
     const struct lf_adamw_opts adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f};
     const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
-    const struct lf_exec_comm comm = {.context_swap = swap, .context_gather = gather};
+    const struct lf_exec_comm comm = {
+        .context_swap = swap, .context_gather = gather, .context_among = among};
     const struct lf_step_record rec = {.seed = 3, .loss_scale = 1, .inv_tokens = 1};
     lf_err err = LF_ERR_INIT;
-    lf_pstore *ps = store(w->n, k->r, &err);
+    struct lf_layout l = w->how;
+    int32_t own[R], blocks[R];
+    l.context = w->n;
+    l.context_rank = k->r;
+    lf_pstore *ps = store(&l, &err);
     lf_graph *g = make(w->k, ps, rows, &err);
     lf_plan *p = lf_plan_create(ps, &po, &err);
     need(!p || lf_plan_add(p, g, &o, &err) < 0, &err);
@@ -225,13 +272,16 @@ static void *rank_main(void *arg)
     lf_exec_set_comm(ex, &comm, k);
     need(lf_pstore_init(ps, 11, &err), &err);
     need(lf_exec_record_write(ex, &rec, &err), &err);
-    write_inputs(ex, w->k, k->r * rows, rows);
+    find_rows(k, &l, own, blocks);
+    write_inputs(ex, k, own, rows);
+    if (l.context_gather)
+        need(lf_exec_write(ex, 0, 0, LF_CONTEXT_BLOCKS, blocks,
+                           (size_t)lf_context_blocks(&l, rows) * sizeof *blocks, &err),
+             &err);
     need(lf_exec_run(ex, 0, LF_FWD, 0, LF_FIRST, &err), &err);
-    need(lf_exec_read(ex, 0, 0, "y", w->y + k->r * rows * H * D,
-                      (size_t)(rows * H * D) * sizeof(float), &err),
-         &err);
+    read_rows(ex, "y", w->y, own, rows, (int64_t)H * D);
     need(lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err), &err);
-    read_results(k, ex, ps, rows);
+    read_results(k, ex, ps, own);
     const struct lf_plan_moved m = lf_plan_pass_axis(p, LF_AXIS_CONTEXT, 0, true);
     w->exchanged[k->r] = m.messages == k->calls && !(m.bytes < k->bytes) && !(m.bytes > k->bytes);
     lf_exec_destroy(ex);
@@ -242,7 +292,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-static struct world *launch(const struct kind *k, int n)
+static struct world *launch(const struct kind *k, int n, struct lf_layout how)
 {
     pthread_t thread[MAX_RANKS];
     struct rank rank[MAX_RANKS];
@@ -251,6 +301,7 @@ static struct world *launch(const struct kind *k, int n)
         tap_bail("out of memory");
     w->k = k;
     w->n = n;
+    w->how = how;
     pthread_barrier_init(&w->barrier, NULL, (unsigned)n);
     for (int r = 0; r < n; r++) {
         rank[r] = (struct rank){.w = w, .r = r};
@@ -285,9 +336,9 @@ static bool same_sinks(const struct world *one, const struct world *w)
 static void test_kind(const struct kind *k)
 {
     static const int ranks[] = {2, 4, 8};
-    struct world *one = launch(k, 1);
+    struct world *one = launch(k, 1, (struct lf_layout){0});
     for (int i = 0; i < 3; i++) {
-        struct world *w = launch(k, ranks[i]);
+        struct world *w = launch(k, ranks[i], (struct lf_layout){0});
         const bool shared = ranks[i] > k->groups; /* gradients of keys are sums over ranks */
         const bool y = memcmp(one->y, w->y, sizeof w->y) == 0,
                    dx = shared ? largest_of(one->dx, w->dx, R * MAX_COLS) < 1e-5
@@ -304,12 +355,52 @@ static void test_kind(const struct kind *k)
     free(one);
 }
 
+/* Columns of queries, and of keys and values, of dx. */
+static bool same_queries(const struct world *one, const struct world *w)
+{
+    const int64_t cols = cols_of(w->k);
+    bool same = true;
+    for (int64_t r = 0; r < R; r++)
+        same = same && memcmp(one->dx + r * cols, w->dx + r * cols, H * D * sizeof(float)) == 0;
+    return same;
+}
+
+/* Ranks that gather keys: any number that divides the rows, heads or not, and some heads at a
+ * time; and neighbours that exchange heads before. */
+static void test_gather(const struct kind *k)
+{
+    static const struct {
+        int ranks, at_a_time, heads; /* of keys; ranks that exchange heads */
+    } how[] = {{2, 0, 0}, {3, 1, 0}, {8, 3, 0}, {4, 0, 2}, {8, 1, 4}};
+    struct world *one = launch(k, 1, (struct lf_layout){0});
+    for (int i = 0; i < 5; i++) {
+        const struct lf_layout l = {.context_gather = true,
+                                    .context_groups = how[i].at_a_time,
+                                    .context_heads = how[i].heads};
+        struct world *w = launch(k, how[i].ranks, l);
+        const bool y = memcmp(one->y, w->y, sizeof w->y) == 0, dq = same_queries(one, w);
+        const double dx = largest_of(one->dx, w->dx, (size_t)(R * cols_of(k)));
+        bool moved = true;
+        for (int r = 0; r < how[i].ranks; r++)
+            moved = moved && w->exchanged[r];
+        tap_ok(y && dq && dx < 1e-5,
+               "%s, %d groups, %d ranks that gather keys%s: one rank's bits of results and of the "
+               "gradient of queries, that of keys within %g",
+               k->name, k->groups, how[i].ranks,
+               how[i].heads ? ", some of which exchange heads" : "", dx);
+        tap_ok(moved && same_sinks(one, w), "what moves is planned%s",
+               k->sinks ? ", and gradients of sinks add up" : "");
+        free(w);
+    }
+    free(one);
+}
+
 /* Without the nodes that exchange, the check says no. */
 static void test_refused(void)
 {
     const struct kind k = {.name = "causal", .groups = 4};
     lf_err err = LF_ERR_INIT, says = LF_ERR_INIT;
-    lf_pstore *ps = store(2, 0, &err);
+    lf_pstore *ps = store(&(struct lf_layout){.context = 2}, &err);
     lf_graph *g = make(&k, ps, R / 2, &err);
     g->n_fwd = g->n_n;
     need(lf_autodiff(g, &err), &err);
@@ -326,7 +417,7 @@ static void test_heads(void)
     const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
     const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
     lf_err err = LF_ERR_INIT;
-    lf_pstore *ps = store(3, 0, &err);
+    lf_pstore *ps = store(&(struct lf_layout){.context = 3}, &err);
     lf_graph *g = make(&k, ps, R / 3, &err);
     lf_plan *p = lf_plan_create(ps, &po, &err);
     need(!p, &err);
@@ -335,6 +426,40 @@ static void test_heads(void)
     lf_plan_destroy(p);
     lf_graph_destroy(g);
     lf_pstore_destroy(ps);
+}
+
+/* Each block has one rank; ranks have as many; work is even where there are blocks enough, and it is
+ * that of a count key by key. */
+static void test_deal(void)
+{
+    static const int32_t cu[] = {0, 37, 38, 700, 1023, 2048};
+    enum { N = 2048, RANKS = 4 };
+    const struct lf_context_rows of = {cu, 5, N, RANKS, true};
+    const int64_t block = lf_context_block(N / RANKS);
+    int32_t first[N];
+    bool seen[N] = {false}, all = true;
+    double work[RANKS] = {0}, sum = 0, most = 0;
+    lf_err err = LF_ERR_INIT;
+    need(lf_context_deal(&of, first, &err), &err);
+    for (int64_t i = 0; i < N; i++) {
+        const int32_t at = first[i / block] + (int32_t)(i % block);
+        int d = 0;
+        while (at >= cu[d + 1])
+            d++;
+        all = all && at >= 0 && at < N && !seen[at];
+        seen[at] = true;
+        work[i / (N / RANKS)] += at - cu[d] + 1;
+    }
+    for (int r = 0; r < RANKS; r++) {
+        sum += work[r];
+        most = work[r] > most ? work[r] : most;
+    }
+    tap_ok(all, "blocks of %lld rows: each row is one rank's", (long long)block);
+    tap_ok(most * RANKS <= 1.03 * sum, "the most work is %.3f of the mean", most * RANKS / sum);
+    tap_ok(lf_context_block(4096) == 512 && lf_context_block(100) == 10 &&
+               lf_context_block(33) == 3 && lf_context_block(4099) == 4099 &&
+               lf_context_block(3) == 1,
+           "blocks divide the rows, and leave several to deal");
 }
 
 int main(void)
@@ -348,6 +473,9 @@ int main(void)
         {.name = "window of both sides", .groups = 4, .window = 5, .both = true}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TAP(6, test_kind(&kinds[i]));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        TAP(10, test_gather(&kinds[i]));
+    TAP(3, test_deal());
     TAP(1, test_refused());
     TAP(1, test_heads());
     return tap_done();
