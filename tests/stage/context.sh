@@ -18,7 +18,7 @@ trial bf16 pretrain 2e-2 "2:context=2 $g2" --precision bf16 --recompute full
 again rows.one 2 --context 2
 again rows.2:context=2 1
 again rows.$g2 1
-again rows.2:context=2 4 --context 4 --context-kind gather --zero 3
+again rows.2:context=2 2 --context 2 --context-kind gather --zero 3
 again rows.$g2 2 --context 2
 again rows.2:context=2 4 --context 2 --zero 1
 again rows.4:context=4+zero=1 2 --tensor 2
