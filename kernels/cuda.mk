@@ -32,7 +32,7 @@ if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
 CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
-$(LF_CU_FATBINS): kernels/kernels.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
+$(LF_CU_FATBINS): kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
 # What every bit depends on (dev.h, "Numbers"). Last on the line, where NVCCFLAGS cannot undo it.
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true

@@ -564,29 +564,9 @@ struct lf_k_heads_split {
  * . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
 #define LF_ATTN_TILE 64
 enum { LF_ATTN_MAX_CHANNELS = 1024 }; /* of a head, on CPUs */
-/* Dropout of attention probabilities. The decision for query row t, head h and key j of its
- * document is word j % 4 of
- *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
- * The key is kept when the word, as a uniform number, is >= p. So h < 1024 and j < 2^24. With p ==
- * 0 dropout is off and the other members are not read. sample is the global sample id of the row;
- * position is its place in the sample. h counts from head0, the first here of all ranks' heads. */
-struct lf_k_attn_drop {
-    float p;
-    uint32_t site;
-    int32_t head0;
-    const int64_t *sample;
-    const int32_t *position;
-    const struct lf_step_record *rec; /* seed */
-};
-/* Rows of queries that are some of the keys' rows: `n` of them, in n / block blocks that ascend. Row i
- * of queries stands at row first[i / block] + i % block of the keys. first NULL: they are the same. On
- * CPUs alone. */
-struct lf_k_attn_own {
-    const int32_t *first;
-    int64_t n, block;
-};
-/* With own.first q, o, lse and what drop names have own.n rows; keys, values, cu_seqlens and runs are
- * of all `rows`. A row has the bits that it has among all. */
+#include "kernels/attn_rows.h"
+/* With own.first q, o, lse and what drop names have own.n rows; keys, values, cu_seqlens and runs
+ * are of all `rows`. A row has the bits that it has among all. */
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
@@ -608,7 +588,7 @@ struct lf_k_attn_fwd {
     struct lf_k_attn_own own;
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
- * sinks did is in o and lse already. With own.first do and dq have own.n rows too, and dk and dv are
+ * sinks did is in o and lse already. With own.first do and dq have own.n rows too, and dk, dv are
  * f32 whatever x_type is: what these queries add to the gradients of all rows. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;

@@ -46,15 +46,15 @@
  * With `context_gather` (Grattafiori et al. 2024, arXiv 2407.21783, section 3.3.2) a rank computes
  * attention of its own rows of queries, for all heads, over keys and values of all rows, which the
  * ranks gather before each call, a few heads of keys at a time, and again in the backward pass. So
- * heads need not divide by the ranks. Its rows are blocks of the micro-batch, as many for each rank,
+ * heads need not divide by the ranks. Its rows are blocks of the micro-batch, as many for each,
  * dealt by the keys that they see (lf_context_deal); an input (LF_CONTEXT_BLOCKS) names them to the
- * kernels. Whatever else reads rows goes by what a row brings. Results and gradients of queries have
- * one rank's bits. What a rank's queries add to the gradients of keys and values goes back in f32 to
+ * kernels. All else that reads rows goes by what a row brings. Results and gradients of queries
+ * have one rank's bits. What queries add to the gradients of keys and values goes back in f32 to
  * the ranks that have these rows, which add it up in the order of the ranks.
  *
  * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
- * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of these
- * heads among the groups of such ranks.
+ * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of
+ * these heads among the groups of such ranks.
  *
  * A norm over heads or channels that ranks divide (lf_norm_opts.divided) sums the squares of each
  * row over the ranks, and backwards the products of gradient and value that its mean needs: [R, 1]
@@ -105,7 +105,7 @@ struct lf_layout {
 };
 #define LF_EXPERT_ROOM 2.0
 
-/* Rows of the context axis with context_gather. A rank has blocks of lf_context_block(own rows) rows:
+/* Rows of the context axis with context_gather. A rank has blocks of lf_context_block(own rows):
  * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal. */
 enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20 };
 int64_t lf_context_block(int64_t own_rows);
@@ -128,7 +128,7 @@ int64_t lf_context_blocks(const struct lf_layout *l, int64_t own_rows);
 struct lf_rank_group {
     int first, step, n, place;
 };
-/* On the context axis `heads` successive ranks exchange heads, and there are `rows` groups of these,
+/* On the context axis `heads` successive ranks exchange heads, and there are `rows` such groups,
  * among which rows are dealt and keys are gathered; where this rank is in both. */
 struct lf_context_parts {
     int heads, rows, head, row;

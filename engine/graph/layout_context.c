@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention where ranks divide the rows (layout.h): nodes that bring whole documents to the rank
- * that has some of the heads, and the results back to the rank that has the rows. Or one node in the
+ * that has some of the heads, and the results back to the rank that has the rows. Or one node in
  * place of attention, which brings keys and values of all rows to the rank that has the queries.
  */
 #include <string.h>

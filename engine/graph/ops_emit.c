@@ -320,7 +320,7 @@ LF_EMIT(attn)
     return 0;
 }
 
-/* What both directions of attention over gathered keys have. own: those rows of the keys that are the
+/* What both directions of attention over gathered keys have. Returns which rows of the keys are the
  * queries'. */
 static struct lf_k_attn_own spread(struct lf_k_attn_spread *k, const struct lf_bind *b,
                                    int32_t blocks, int64_t rows)

@@ -265,8 +265,8 @@ enum lf_exchange_what {
     LF_EX_HEADS_BACK,
     LF_EX_CONTEXT_WHOLE /* out = in of all ranks, n elements of each */
 };
-/* Where the rows of a micro-batch are that ranks have: n blocks of `block` rows, those of rank 0, then
- * those of rank 1, begin at rows first[0 ... n - 1]. first NULL: in order. */
+/* Where the rows of a micro-batch are that ranks have: n blocks of `block` rows, those of rank 0,
+ * then those of rank 1, begin at rows first[0 ... n - 1]. first NULL: in order. */
 struct lf_row_blocks {
     const int32_t *first;
     int64_t n, block;
@@ -307,8 +307,8 @@ int lf_context_collect(struct lf_exchange *w, const struct lf_rank_group *g, voi
                        size_t bytes, void *copies);
 int lf_context_trade(struct lf_exchange *w, const struct lf_rank_group *g, void *out,
                      const void *in, size_t bytes);
-/* kern_gather.c: attention of this rank's queries over keys and values of all ranks. fwd or bwd says
- * what of, with this rank's keys and values, which have as many rows as its queries (own.n). */
+/* kern_gather.c: attention of this rank's queries over keys and values of all ranks. fwd or bwd
+ * says what of, with this rank's keys and values, of as many rows as its queries (own.n). */
 struct lf_k_attn_spread {
     struct lf_exchange *with; /* NULL while planning */
     struct lf_k_attn_fwd fwd;

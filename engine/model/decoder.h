@@ -238,8 +238,8 @@ struct lf_decoder_docs {
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
     int64_t rows; /* rows of the input; those behind the last document are padding */
-    /* rows own[0 ... own_rows - 1] of these alone are those of the graph, where ranks divide rows; own
-     * NULL: all are */
+    /* rows own[0 ... own_rows - 1] of these alone are those of the graph, where ranks divide rows;
+     * own NULL: all are */
     const int32_t *own;
     int64_t own_rows;
     /* places and runs come from elsewhere (sight.h); else the three positions are equal, and every

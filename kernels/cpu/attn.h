@@ -198,8 +198,8 @@ static inline int64_t attn_own_from(const struct lf_k_attn_own *o, int64_t begin
     return lo * o->block;
 }
 
-/* Makes *p the part behind it of the document of rows [begin, begin + len) of the keys; the first one
- * where p->n is 0. Neighbouring blocks are one part. False: there is none. */
+/* Makes *p the part behind it of the document of rows [begin, begin + len) of the keys; the first
+ * one where p->n is 0. Neighbouring blocks are one part. False: there is none. */
 static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t begin, int64_t len,
                                   struct attn_part *p)
 {

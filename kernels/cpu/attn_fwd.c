@@ -106,8 +106,8 @@ static void pack_panels(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
     }
 }
 
-/* Rows of one head: n of a document from position i0 on, the first of which is query row `row`; tile0
- * is the document's first tile in the panels. */
+/* Rows of one head: n of a document from position i0 on, of which the first is query row `row`;
+ * tile0 is the document's first tile in the panels. */
 struct rows {
     int64_t tile0, h, i0, n, row;
 };

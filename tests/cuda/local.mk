@@ -37,7 +37,7 @@ CLEANFILES += tests/libcuemu.so
 # Of the archive's objects, which are compiled for both; but never with sanitizers or for a fuzzer.
 if INSTRUMENTED
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h \
-  $(LF_CU_EMU_HEAD) kernels/kernels.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h
+  $(LF_CU_EMU_HEAD) kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
 	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno $(LF_EMU_CFLAGS) -O2 -g -fPIC -shared -o $@ $$list -lm
 else

@@ -428,8 +428,8 @@ static void test_heads(void)
     lf_pstore_destroy(ps);
 }
 
-/* Each block has one rank; ranks have as many; work is even where there are blocks enough, and it is
- * that of a count key by key. */
+/* Each block has one rank; ranks have as many; work, counted key by key, is even where there are
+ * blocks enough. */
 static void test_deal(void)
 {
     static const int32_t cu[] = {0, 37, 38, 700, 1023, 2048};

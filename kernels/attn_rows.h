@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What both directions of attention know of rows of queries; a part of kernels.h, which includes
+ * it. */
+#ifndef LF_KERNELS_ATTN_ROWS_H
+#define LF_KERNELS_ATTN_ROWS_H
+
+#include <stdint.h>
+
+struct lf_step_record;
+/* Dropout of attention probabilities. The decision for query row t, head h and key j of its
+ * document is word j % 4 of
+ *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
+ * The key is kept when the word, as a uniform number, is >= p. So h < 1024 and j < 2^24. With p ==
+ * 0 dropout is off and the other members are not read. sample is the global sample id of the row;
+ * position is its place in the sample. h counts from head0, the first here of all ranks' heads. */
+struct lf_k_attn_drop {
+    float p;
+    uint32_t site;
+    int32_t head0;
+    const int64_t *sample;
+    const int32_t *position;
+    const struct lf_step_record *rec; /* seed */
+};
+/* Rows of queries that are some of the keys' rows: `n` of them, in n / block blocks that ascend.
+ * Row i of queries is row first[i / block] + i % block of the keys. first NULL: they are the same.
+ * On CPUs alone. */
+struct lf_k_attn_own {
+    const int32_t *first;
+    int64_t n, block;
+};
+
+#endif
