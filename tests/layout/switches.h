@@ -27,7 +27,7 @@ extern const int sw_n;
 /* Two values that cannot stand together. */
 struct sw_refusal {
     const char *a, *b; /* "zero=3" */
-    const char *says;  /* the engine, in its message */
+    const char *says;  /* the engine, in its message; NULL: they are too many ranks for the test */
     const char *with;  /* another switch without which it would say something else; NULL: none */
 };
 extern const struct sw_refusal sw_refusals[];
