@@ -126,14 +126,14 @@ struct lf_exec_comm {
      * The other is tensor_gather among these ranks. */
     int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
-    /* The first among some of these ranks; NULL: they exchange with all alone. */
-    int (*context_among)(void *user, void *out, const void *in, size_t bytes,
-                         const struct lf_rank_group *g, lf_err *err);
-    /* Ranks that divide experts: all-gather of equal parts, and all-to-all, in memory of the host,
-     * among these, while a segment runs. */
+    /* Ranks that divide experts, among these, while a segment runs: all-gather of equal parts in
+     * memory of the host, and all-to-all of backend memory. */
     int (*experts_gather)(void *user, void *all, size_t bytes, lf_err *err);
     int (*experts_exchange)(void *user, void *out, const size_t *from, const void *in,
                             const size_t *to, lf_err *err);
+    /* The same, begun; `finish` waits for it. NULL: an exchange waits. */
+    int (*experts_begin)(void *user, struct lf_exec_req *q, void *out, const size_t *from,
+                         const void *in, const size_t *to, lf_err *err);
     /* reduce, scatter and gather among the ranks of the data axis that have the same experts. */
     int (*same_reduce)(void *user, float *grads, size_t n, lf_err *err);
     int (*same_scatter)(void *user, float *grads, const size_t *counts, lf_err *err);

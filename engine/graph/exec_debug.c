@@ -43,7 +43,7 @@ static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int s
             rc = lf_exec_poison(ex, ex->arena + c->arena_off + w->off,
                                 ex->p->unit[w->unit].bytes[w->kind], err);
     }
-    if (rc == 0 && c->work_bytes[node])
+    if (rc == 0 && c->work_bytes[node] && lf_late_until(c, (int32_t)node) == (int32_t)node)
         rc = lf_exec_poison(ex, ex->arena + c->arena_off + c->work_off[node], c->work_bytes[node],
                             err);
     return rc;

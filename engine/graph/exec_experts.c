@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounds of rows that go to other ranks' experts: see experts.h.
+ * Rounds of rows that go to other ranks' experts, and what nodes do with other ranks: see experts.h.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
 #include "engine/graph/experts.h"
+#include "engine/graph/profile_priv.h"
 
 static struct lf_bound *bound(lf_exec *ex, const struct lf_chain *c)
 {
@@ -36,6 +37,56 @@ static int bind_again(lf_exec *ex, const struct lf_chain *c, const struct lf_reg
     return 0;
 }
 
+static int32_t counts_of(const struct lf_node *n)
+{
+    return n->op == LF_OP_EXPERT_COUNT    ? n->out[0]
+           : n->op == LF_OP_EXPERT_SEND   ? n->in[SEND_COUNTS]
+           : n->op == LF_OP_EXPERT_RETURN ? n->in[RETURN_COUNTS]
+                                          : 0;
+}
+
+/* The arguments of a call of one of the three nodes. */
+static struct lf_k_experts *args_of(const struct lf_call *call)
+{
+    return (struct lf_k_experts *)(uintptr_t)call->args;
+}
+
+/* Counts of node `count` in a slot get memory of the host, which the calls that use them know. */
+static int show_counts(lf_exec *ex, size_t chain, int slot, size_t count, lf_err *err)
+{
+    const lf_graph *g = ex->p->c[chain].g;
+    const struct lf_call *calls = lf_exec_calls(ex, (int)chain, slot, LF_FIRST);
+    const struct lf_k_experts *a = args_of(&calls[count]);
+    int32_t *seen =
+        lf_arena_alloc(ex->args, (size_t)a->ranks * (size_t)a->experts, sizeof *seen, err);
+    for (int v = 0; seen && v < ex->chain[chain].variants; v++) {
+        calls = lf_exec_calls(ex, (int)chain, slot, v);
+        for (size_t i = 0; i < g->n_n; i++)
+            if (counts_of(&g->n[i]) == g->n[count].out[0])
+                args_of(&calls[i])->seen = seen;
+    }
+    return seen ? 0 : LF_ENOMEM;
+}
+
+/* What the host needs where it does not see the memory of nodes. */
+static int bind_seen(lf_exec *ex, size_t chain, int64_t *numbers, lf_err *err)
+{
+    const struct lf_chain *c = &ex->p->c[chain];
+    const struct lf_call *calls = lf_exec_calls(ex, (int)chain, 0, LF_FIRST);
+    int rc = 0;
+    for (size_t i = 0; i < c->g->n_n && rc == 0; i++) {
+        if (!counts_of(&c->g->n[i]))
+            continue;
+        const struct lf_k_experts *a = args_of(&calls[i]);
+        const int64_t most = a->room > a->experts ? a->room : a->experts + 1;
+        *numbers = most > *numbers ? most : *numbers;
+        for (int slot = 0; slot < c->o.slots && rc == 0; slot++)
+            if (c->g->n[i].op == LF_OP_EXPERT_COUNT)
+                rc = show_counts(ex, chain, slot, i, err);
+    }
+    return rc;
+}
+
 static int bind_chain(lf_exec *ex, size_t chain, lf_err *err)
 {
     const struct lf_chain *c = &ex->p->c[chain];
@@ -52,6 +103,32 @@ static int bind_chain(lf_exec *ex, size_t chain, lf_err *err)
     return bc->again ? rc : LF_ENOMEM;
 }
 
+static int read_bytes(void *user, void *host, const void *from, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    return ex->b->ops->copy_out(ex->b, host, from, bytes, err);
+}
+
+static int write_bytes(void *user, void *to, const void *host, size_t bytes, lf_err *err)
+{
+    const lf_exec *ex = user;
+    return ex->b->ops->copy_in(ex->b, to, host, bytes, err);
+}
+
+static int bind_gpu(lf_exec *ex, lf_err *err)
+{
+    struct lf_experts *x = ex->exchange.experts;
+    int64_t numbers = 1;
+    int rc = 0;
+    for (size_t i = 0; i < ex->p->n_c && rc == 0; i++)
+        rc = bind_seen(ex, i, &numbers, err);
+    x->read = read_bytes;
+    x->write = write_bytes;
+    x->index = lf_arena_alloc(ex->args, (size_t)numbers, sizeof *x->index, err);
+    x->first = lf_arena_alloc(ex->args, (size_t)x->ranks, sizeof *x->first, err);
+    return rc != 0 ? rc : x->index && x->first ? 0 : LF_ENOMEM;
+}
+
 int lf_exec_experts_bind(lf_exec *ex, lf_err *err)
 {
     const struct lf_layout *l = &ex->p->ps->layout;
@@ -66,8 +143,12 @@ int lf_exec_experts_bind(lf_exec *ex, lf_err *err)
     x->to = lf_arena_alloc(ex->args, 3 * (size_t)l->expert, sizeof *x->to, err);
     if (!x->to)
         return LF_ENOMEM;
+    for (size_t i = 0; i < ex->p->n_c; i++) /* behind those of windows */
+        x->mark = ex->p->c[i].n_windows > x->mark ? ex->p->c[i].n_windows : x->mark;
     x->from = x->to + l->expert;
     x->at = x->from + l->expert;
+    if (!ex->b->ops->host_visible) /* before calls are copied that run again */
+        rc = bind_gpu(ex, err);
     for (size_t i = 0; i < ex->p->n_c && rc == 0; i++)
         rc = bind_chain(ex, i, err);
     return rc;
@@ -78,14 +159,48 @@ int lf_exec_experts_bind(lf_exec *ex, lf_err *err)
 static int gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const lf_exec *ex = user;
-    return ex->comm.experts_gather(ex->comm_user, all, bytes, err);
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    const int rc = ex->comm.experts_gather(ex->comm_user, all, bytes, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "tell counts of rows", m);
+    return rc;
 }
 
+/* How long the host waits: on a GPU for nothing, and the profile has the nodes' times. */
 static int exchange(void *user, void *out, const size_t *from, const void *in, const size_t *to,
                     lf_err *err)
 {
     const lf_exec *ex = user;
-    return ex->comm.experts_exchange(ex->comm_user, out, from, in, to, err);
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.experts_exchange(ex->comm_user, out, from, in, to, err);
+    if (rc == 0)
+        rc = lf_exec_comm_end(ex, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "exchange rows of experts", m);
+    return rc;
+}
+
+static int begin(void *user, void *out, const size_t *from, const void *in, const size_t *to,
+                 lf_err *err)
+{
+    lf_exec *ex = user;
+    struct lf_experts *x = ex->exchange.experts;
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.experts_begin(ex->comm_user, &x->req, out, from, in, to, err);
+    return rc != 0 || !ex->b->ops->comm_mark ? rc : ex->b->ops->comm_mark(ex->b, x->mark, err);
+}
+
+static int finish(void *user, lf_err *err)
+{
+    lf_exec *ex = user;
+    struct lf_experts *x = ex->exchange.experts;
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = ex->comm.finish(ex->comm_user, &x->req, err);
+    if (rc == 0 && ex->b->ops->comm_wait)
+        rc = ex->b->ops->comm_wait(ex->b, x->mark, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "wait for rows of experts", m);
+    return rc;
 }
 
 void lf_exec_connect_experts(lf_exec *ex)
@@ -95,6 +210,8 @@ void lf_exec_connect_experts(lf_exec *ex)
         return;
     x->gather = ex->comm.experts_gather ? gather : NULL;
     x->exchange = ex->comm.experts_exchange ? exchange : NULL;
+    x->begin = ex->comm.experts_begin && ex->comm.finish ? begin : NULL;
+    x->finish = finish;
     x->user = ex;
 }
 
@@ -136,15 +253,31 @@ static int run_rounds(lf_exec *ex, const struct lf_chain *c, const struct lf_reg
     return rc;
 }
 
+/* May a return be late? */
+static bool late(const lf_exec *ex, const struct lf_region *r)
+{
+    const struct lf_experts *x = ex->exchange.experts;
+    return r && r->reader && x->begin && !x->idle && x->rounds == 1;
+}
+
 int lf_exec_node(lf_exec *ex, const struct lf_chain *c, const struct lf_call *calls, size_t i)
 {
-    int rc = lf_exec_call(ex, &calls[i]);
-    if (!c->n_regions || rc != 0)
+    struct lf_experts *x = ex->exchange.experts;
+    if (!c->n_regions)
+        return lf_exec_call(ex, &calls[i]);
+    const struct lf_region *begins = region_at(c, i, false), *ends = region_at(c, i, true);
+    int rc = x->pending && x->reader == i ? lf_experts_end(ex->b->kernels, ex->b->queue, x) : 0;
+    x->late = late(ex, ends);
+    if (x->late)
+        x->reader = (size_t)ends->reader;
+    if (rc == 0)
+        rc = lf_exec_call(ex, &calls[i]);
+    x->late = false;
+    if (rc != 0)
         return rc;
     const struct lf_bound *bc = bound(ex, c);
     const size_t slot = (size_t)(calls - bc->calls) / c->g->n_n / (size_t)bc->variants;
-    const struct lf_region *begins = region_at(c, i, false), *ends = region_at(c, i, true);
-    const int64_t rounds = ex->exchange.experts->rounds;
+    const int64_t rounds = x->rounds;
     if (begins && rounds > 1)
         rc = run_again(ex, c, begins, slot);
     if (ends && rounds > 1 && rc == 0)

@@ -26,6 +26,17 @@
  * each round. In the backward pass, whose send brings the gradients of what was returned, values of
  * the forward pass are there for the last round alone. With more than one round the nodes that made
  * them run again before those of each round. So more rounds cost time and no memory.
+ *
+ * What comes back may be late: nodes that need nothing of it, such as a shared expert, run beside it
+ * (late.c). Then the return begins the exchange, and the first node that reads its rows waits for
+ * them before it runs. That is so in one round alone, since the next needs the workspace.
+ *
+ * On a GPU the host must know the counts, since they say how much goes where: it reads the offsets
+ * of the pairs once for each count, and waits for that. Ranks exchange the counts between hosts, and
+ * each node finds its counts there (lf_k_experts.seen); what calls do with rows is queued. Pairs for
+ * one rank in one round follow each other, and so do their places in what is sent. Only in the room
+ * is there another order, by expert first and not by rank: an index of its rows is made from the
+ * counts, and a kernel moves rows by it.
  */
 #ifndef LF_GRAPH_EXPERTS_H
 #define LF_GRAPH_EXPERTS_H
@@ -47,6 +58,21 @@ struct lf_experts {
     int (*exchange)(void *user, void *out, const size_t *from, const void *in, const size_t *to,
                     lf_err *err);
     void *user;
+    /* Of a return that is late: these begin an exchange and end it, in two halves; NULL: none is. */
+    int (*begin)(void *user, void *out, const size_t *from, const void *in, const size_t *to,
+                 lf_err *err);
+    int (*finish)(void *user, lf_err *err);
+    struct lf_exec_req req;             /* of it */
+    size_t mark;                        /* of the backend, behind it */
+    bool late;                          /* the return that runs is */
+    const struct lf_k_experts *pending; /* the return that has begun; NULL: none */
+    size_t reader;                      /* the node that waits for it */
+    /* Where the host does not see the memory of nodes (a GPU's): bytes of it to the host, which
+     * waits, and to it; else NULL. exchange is of this memory then, gather of the host's. */
+    int (*read)(void *user, void *host, const void *from, size_t bytes, lf_err *err);
+    int (*write)(void *user, void *to, const void *host, size_t bytes, lf_err *err);
+    int32_t *index; /* then: of the host, room for a node's numbers; owned */
+    int64_t *first; /* [ranks] then: the first pair that goes to each in a round; owned */
 };
 
 /* Of so many pairs, k of a row, the most that a rank sends. */
@@ -60,7 +86,17 @@ int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs, int64_t k);
 /* kern_experts.c: the three nodes as a kernel. */
 int lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);
 int lf_experts_check(const struct lf_kernels *k, const void *args);
+/* Ends the return that is late: its rows go to their places. */
+int lf_experts_end(const struct lf_kernels *k, lf_queue *q, struct lf_experts *x);
 size_t lf_experts_work(const struct lf_kernels *k, const void *args, int threads);
+
+/* late.c, a pass: what needs nothing of a return comes before what does. */
+int lf_late(lf_graph *g, lf_err *err);
+/* The first node that needs what comes back at `node`, where others stand between and none of them
+ * waits for ranks; else 0. */
+int32_t lf_late_reader(const lf_graph *g, int32_t node);
+/* Until which node of a chain the workspace of `node` is needed. */
+int32_t lf_late_until(const struct lf_chain *c, int32_t node);
 
 /* plan_experts.c: finds the regions of a chain, after lf_liveness, and keeps what they need for as
  * long as they run. LF_ENOTSUP: an op between sends and returns does what cannot be done once for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows on their way to the experts of other ranks, and back: see experts.h. Memory is that of the
- * host.
+ * Rows on their way to the experts of other ranks, and back: see experts.h. Memory that the host sees
+ * it copies itself; in that of a GPU kernels and copies of the backend do so.
  */
 #include <string.h>
 
@@ -25,18 +25,20 @@ struct walk {
     const struct lf_k_experts *a;
     int me;
     int64_t lo, hi; /* of the order of a rank of experts, those of this round */
+    const int32_t *counts;
 };
 typedef void (*piece_fn)(const struct walk *w, const struct piece *p, void *user);
 
 static struct walk walk_of(const struct lf_k_experts *a)
 {
     const struct lf_experts *x = a->with->experts;
-    return (struct walk){a, x->rank, x->round * a->room, (x->round + 1) * a->room};
+    return (struct walk){a, x->rank, x->round * a->room, (x->round + 1) * a->room,
+                         a->seen ? a->seen : a->counts};
 }
 
 static int64_t count(const struct walk *w, int rank, int64_t expert)
 {
-    return w->a->counts[rank * w->a->experts + expert];
+    return w->counts[rank * w->a->experts + expert];
 }
 
 /* Those of rows [pos, pos + n) that are of this round. */
@@ -202,66 +204,254 @@ static int count_pairs(const struct lf_k_experts *a)
 {
     struct lf_exchange *with = a->with;
     const struct lf_experts *x = with->experts;
-    int32_t *own = a->counts + (int64_t)x->rank * a->experts,
-            *begin = a->counts + (int64_t)a->ranks * a->experts;
-    for (int32_t e = 0; e < a->experts; e++) {
-        int32_t first = 0;
-        own[e] = x->idle ? 0 : sent_pairs(a, e, &first);
-        if (a->folded)
-            begin[e] = first;
-    }
-    return x->gather ? x->gather(x->user, a->counts, (size_t)a->experts * sizeof *own, &with->err)
-                     : LF_K_EINVAL;
+    const int32_t *offsets = a->seen ? x->index : a->offsets;
+    int32_t *counts = a->seen ? a->seen : a->counts, *own = counts + (int64_t)x->rank * a->experts;
+    const int rc = a->seen && !x->idle
+                       ? x->read(x->user, x->index, a->offsets,
+                                 (size_t)(a->experts + 1) * sizeof *offsets, &with->err)
+                       : 0;
+    for (int32_t e = 0; e < a->experts && rc == 0; e++)
+        own[e] = x->idle ? 0 : offsets[e + 1] - offsets[e];
+    return rc != 0     ? rc
+           : x->gather ? x->gather(x->user, counts, (size_t)a->experts * sizeof *own, &with->err)
+                       : LF_K_EINVAL;
 }
 
 /* Where the rows of each own expert begin in the room. */
-static void own_offsets(const struct walk *w)
+static int own_offsets(const struct walk *w)
 {
-    const struct lf_k_experts *a = w->a;
-    const int64_t each = a->experts / a->ranks;
+    struct lf_exchange *with = w->a->with;
+    struct lf_experts *x = with->experts;
+    int32_t *to = w->a->seen ? x->index : w->a->offsets;
+    const int64_t each = w->a->experts / w->a->ranks;
     int64_t pos = 0;
     for (int64_t i = 0; i <= each; i++) {
         const int64_t in_round = pos < w->lo ? w->lo : pos > w->hi ? w->hi : pos;
-        a->offsets[i] = (int32_t)(in_round - w->lo);
-        for (int s = 0; s < a->ranks && i < each; s++)
+        to[i] = (int32_t)(in_round - w->lo);
+        for (int s = 0; s < w->a->ranks && i < each; s++)
             pos += count(w, s, w->me * each + i);
     }
+    return w->a->seen
+               ? x->write(x->user, w->a->offsets, to, (size_t)(each + 1) * sizeof *to, &with->err)
+               : 0;
+}
+
+/* Where what comes begins in the workspace, behind what goes. */
+static char *coming(const struct lf_k_experts *a, char *work)
+{
+    return work + (size_t)(a->what == LF_EXPERTS_RETURN ? a->room : a->pairs) * line(a);
+}
+
+/* A return that is late begins only. */
+static int swap(const struct lf_k_experts *a, void *in, const void *out)
+{
+    struct lf_exchange *with = a->with;
+    struct lf_experts *x = with->experts;
+    if (!x->late)
+        return x->exchange ? x->exchange(x->user, in, x->from, out, x->to, &with->err)
+                           : LF_K_EINVAL;
+    x->pending = a;
+    return x->begin(x->user, in, x->from, out, x->to, &with->err);
 }
 
 /* Moves rows through the workspace: first what goes, then what comes. */
 static int move(const struct walk *w, bool back)
 {
     const struct lf_k_experts *a = w->a;
-    struct lf_exchange *with = a->with;
-    struct lf_experts *x = with->experts;
-    const int64_t gone = back ? a->room : a->pairs;
-    char *out = a->work, *in = out + (size_t)gone * line(a);
+    struct lf_experts *x = a->with->experts;
+    char *out = a->work, *in = coming(a, out);
     measure(w, back ? x->from : x->to, back ? x->to : x->from);
     begin(x, x->to);
     back ? each_taken(w, pack_room, out) : each_given(w, pack_pairs, out);
-    if (back && a->folded && x->round == 0) /* other ranks send the other pairs */
-        memset(a->out, 0, (size_t)a->pairs * line(a));
-    const int rc =
-        x->exchange ? x->exchange(x->user, in, x->from, out, x->to, &with->err) : LF_K_EINVAL;
+    const int rc = swap(a, in, out);
+    if (rc != 0 || x->late)
+        return rc;
     begin(x, x->from);
-    if (rc == 0)
-        back ? each_given(w, unpack_pairs, in) : each_taken(w, unpack_room, in);
+    back ? each_given(w, unpack_pairs, in) : each_taken(w, unpack_room, in);
+    return 0;
+}
+
+/* ---- memory of a GPU ---- */
+
+/* A buffer of what goes to, or comes from, other ranks, `bytes` of each. */
+struct buffer {
+    char *at;
+    const size_t *bytes;
+};
+struct on_gpu {
+    const struct lf_kernels *k;
+    lf_queue *q;
+    struct walk w;
+    bool back;      /* from the room to the pairs */
+    int32_t *index; /* in the workspace */
+};
+
+static size_t index_bytes(const struct lf_k_experts *a)
+{
+    return ((size_t)a->room * sizeof *a->seen + 255) / 256 * 256;
+}
+
+static int rows_by(const struct on_gpu *g, const int32_t *index, const void *from, void *to,
+                   int64_t n)
+{
+    const struct lf_k_gather_rows rows = {.rows = n,
+                                          .c = g->w.a->width,
+                                          .ldx = g->w.a->width,
+                                          .ldy = g->w.a->width,
+                                          .x = from,
+                                          .index = index,
+                                          .y = to,
+                                          .x_type = g->w.a->type};
+    return n ? g->k->gather_rows.run(g->q, &rows) : 0;
+}
+
+static void first_of(const struct walk *w, const struct piece *p, void *user)
+{
+    int64_t *first = w->a->with->experts->first;
+    (void)user;
+    if (first[p->rank] < 0)
+        first[p->rank] = p->at;
+}
+
+/* Finds what goes to each rank in this round. Do the pairs stand in the order of the buffer? */
+static bool find_pairs(const struct walk *w, const size_t *bytes)
+{
+    struct lf_experts *x = w->a->with->experts;
+    bool same = true;
+    for (int r = 0; r < x->ranks; r++)
+        x->first[r] = -1;
+    each_given(w, first_of, NULL);
+    begin(x, bytes);
+    for (int r = 0; r < x->ranks; r++)
+        same = same && (!bytes[r] || (size_t)x->first[r] * line(w->a) == x->at[r]);
+    return same;
+}
+
+/* The pairs of a round into the buffer, or back from it; found before. */
+static int move_pairs(const struct on_gpu *g, const struct buffer *b)
+{
+    const struct lf_k_experts *a = g->w.a;
+    struct lf_exchange *with = a->with;
+    const struct lf_experts *x = with->experts;
+    int rc = 0;
+    for (int r = 0; r < x->ranks && rc == 0; r++) {
+        const size_t off = (size_t)x->first[r] * line(a);
+        char *here = b->at + x->at[r];
+        if (!b->bytes[r])
+            continue;
+        if (g->back)
+            rc = with->move(with->user, (char *)a->out + off, here, b->bytes[r], &with->err);
+        else if (a->row_of)
+            rc = rows_by(g, a->row_of + x->first[r], a->in, here, (int64_t)(b->bytes[r] / line(a)));
+        else
+            rc = with->move(with->user, here, (const char *)a->in + off, b->bytes[r], &with->err);
+    }
     return rc;
+}
+
+/* Numbers of rows: of the buffer in the order of the room, or the other way round. */
+struct order {
+    int32_t *index;
+    int64_t n;
+    bool back;
+};
+
+static void number_rows(const struct walk *w, const struct piece *p, void *user)
+{
+    struct order *o = user;
+    size_t *at = w->a->with->experts->at;
+    const int64_t row = (int64_t)(at[p->rank] / line(w->a));
+    for (int64_t i = 0; i < p->n; i++)
+        o->index[o->back ? row + i : p->at + i] = (int32_t)(o->back ? p->at + i : row + i);
+    at[p->rank] += (size_t)p->n * line(w->a);
+    o->n += p->n;
+}
+
+/* The rows of the buffer into the room, or back. */
+static int move_room(const struct on_gpu *g, const struct buffer *b)
+{
+    struct lf_exchange *with = g->w.a->with;
+    struct lf_experts *x = with->experts;
+    struct order o = {x->index, 0, g->back};
+    begin(x, b->bytes);
+    each_taken(&g->w, number_rows, &o);
+    const int rc =
+        o.n ? x->write(x->user, g->index, o.index, (size_t)o.n * sizeof *o.index, &with->err) : 0;
+    return rc != 0   ? rc
+           : g->back ? rows_by(g, g->index, g->w.a->in, b->at, o.n)
+                     : rows_by(g, g->index, b->at, g->w.a->out, o.n);
+}
+
+/* Where the pairs stand as a buffer has them, and rows need no order, they are it. */
+static int give_pairs(const struct on_gpu *g, struct buffer *b)
+{
+    const struct lf_k_experts *a = g->w.a;
+    const bool direct = find_pairs(&g->w, b->bytes) && !a->row_of;
+    if (direct)
+        b->at = (char *)(uintptr_t)a->in;
+    return direct ? 0 : move_pairs(g, b);
+}
+
+static int take_pairs(const struct on_gpu *g, const struct buffer *b)
+{
+    return find_pairs(&g->w, b->bytes) ? 0 : move_pairs(g, b);
+}
+
+static struct buffer coming_on_gpu(const struct on_gpu *g)
+{
+    const struct lf_k_experts *a = g->w.a;
+    const size_t *from = a->with->experts->from;
+    return g->back && find_pairs(&g->w, from)
+               ? (struct buffer){a->out, from}
+               : (struct buffer){coming(a, (char *)a->work + index_bytes(a)), from};
+}
+
+/* As move. */
+static int move_on_gpu(const struct on_gpu *g)
+{
+    const struct lf_k_experts *a = g->w.a;
+    const struct lf_experts *x = a->with->experts;
+    struct buffer out = {(char *)a->work + index_bytes(a), x->to};
+    measure(&g->w, g->back ? x->from : x->to, g->back ? x->to : x->from);
+    const struct buffer in = coming_on_gpu(g);
+    int rc = g->back ? move_room(g, &out) : give_pairs(g, &out);
+    if (rc == 0)
+        rc = swap(a, in.at, out.at);
+    return rc != 0 || x->late ? rc : g->back ? take_pairs(g, &in) : move_room(g, &in);
+}
+
+int lf_experts_end(const struct lf_kernels *k, lf_queue *q, struct lf_experts *x)
+{
+    const struct lf_k_experts *a = x->pending;
+    const struct walk w = walk_of(a);
+    const struct on_gpu g = {k, q, w, true, a->work};
+    const int rc = x->finish(x->user, &a->with->err);
+    x->pending = NULL;
+    if (rc != 0)
+        return rc;
+    if (a->seen) {
+        const struct buffer in = coming_on_gpu(&g);
+        return take_pairs(&g, &in);
+    }
+    begin(x, x->from);
+    each_given(&w, unpack_pairs, coming(a, a->work));
+    return 0;
 }
 
 int lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args)
 {
     const struct lf_k_experts *a = args;
-    (void)k, (void)q;
+    int rc = 0;
     if (a->what == LF_EXPERTS_COUNT)
         return count_pairs(a);
     const struct walk w = walk_of(a);
-    if (a->what == LF_EXPERTS_SEND) {
+    const bool back = a->what == LF_EXPERTS_RETURN;
+    if (!back) {
         a->with->experts->rounds = rounds(&w);
-        if (a->offsets)
-            own_offsets(&w);
+        rc = a->offsets ? own_offsets(&w) : 0;
     }
-    return move(&w, a->what == LF_EXPERTS_RETURN);
+    const struct on_gpu g = {k, q, w, back, a->work};
+    return rc != 0 ? rc : a->seen ? move_on_gpu(&g) : move(&w, back);
 }
 
 int lf_experts_check(const struct lf_kernels *k, const void *args)
@@ -275,9 +465,17 @@ int lf_experts_check(const struct lf_kernels *k, const void *args)
                : LF_K_EINVAL;
 }
 
+/* GPUs alone have this kernel. */
+static bool is_gpu(const struct lf_kernels *k)
+{
+    return k->sum_ranks.run != NULL;
+}
+
 size_t lf_experts_work(const struct lf_kernels *k, const void *args, int threads)
 {
     const struct lf_k_experts *a = args;
-    (void)k, (void)threads;
-    return a->what == LF_EXPERTS_COUNT ? 0 : (size_t)(a->pairs + a->room) * line(a);
+    (void)threads;
+    return a->what == LF_EXPERTS_COUNT
+               ? 0
+               : (is_gpu(k) ? index_bytes(a) : 0) + (size_t)(a->pairs + a->room) * line(a);
 }

@@ -285,6 +285,8 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
     g->n_bwd = g->n_n;
     if (rc == 0 && c->o.split)
         rc = lf_split(g, err);
+    if (rc == 0 && p->ps->layout.expert > 1)
+        rc = lf_late(g, err);
     if (rc == 0 && !p->o.no_reuse)
         rc = lf_alias(g, err);
     if (rc != 0)

@@ -95,6 +95,9 @@ void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *re
                 if (t && in_bucket(p, &g->t[g->t[t].root], &p->bucket[i]))
                     last = n + 1;
             }
+        for (size_t k = 0; k < c->n_regions; k++) /* further rounds add to the gradients */
+            if ((size_t)c->region[k].first < last && (size_t)c->region[k].last >= last)
+                last = (size_t)c->region[k].last + 1;
         ready[i] = last;
     }
 }

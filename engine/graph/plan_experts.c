@@ -127,6 +127,7 @@ static int add_region(struct lf_chain *c, size_t *cap, int32_t first, bool *own,
             if (counts_of(&c->g->n[c->region[k].first]) == counts_of(&c->g->n[first]))
                 mark(c->g, own, &c->g->n[i]);
     r.last = end_of(c->g, first, own);
+    r.reader = lf_late_reader(c->g, r.last);
     if (several_rounds(c, &c->g->ps->layout, first))
         find_again(c, &r);
     c->region[c->n_regions++] = r;

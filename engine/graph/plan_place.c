@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/base/str.h"
+#include "engine/graph/experts.h"
 #include "engine/graph/priv.h"
 
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap)
@@ -195,7 +196,8 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     }
     for (size_t i = 0; i < g->n_n; i++)
         if (c->work_bytes[i])
-            area_add(&rest, -(int32_t)i, (int32_t)i, (int32_t)i, c->work_bytes[i]);
+            area_add(&rest, -(int32_t)i, (int32_t)i, lf_late_until(c, (int32_t)i),
+                     c->work_bytes[i]);
     for (size_t i = 0; i < c->n_windows; i++) {
         const struct lf_window *w = &c->window[i];
         area_add(&rest, (int32_t)(g->n_t + i), w->begin, w->end > w->last ? w->end - 1 : w->last,

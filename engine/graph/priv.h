@@ -334,7 +334,8 @@ struct lf_k_experts {
     const void *in;           /* of a send: rows, or one for each pair where row_of is NULL */
     void *out;
     const int32_t *row_of; /* [pairs] */
-    int32_t *counts;       /* [ranks, experts]; folded: [ranks + 1, experts] */
+    int32_t *counts;       /* [ranks, experts] */
+    int32_t *seen; /* counts in memory of the host, where it does not see those; else NULL */
     /* of a count: [experts + 1], those of the pairs; of a send: [experts / ranks + 1], those of the
      * room, or NULL */
     int32_t *offsets;
@@ -637,6 +638,8 @@ bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf
  * what they read, and run before them, with this workspace; again = -1: there are none. */
 struct lf_region {
     int32_t first, last, again, again_last;
+    int32_t
+        reader; /* a return at the end may be late: the node that waits for it (late.c); else 0 */
     size_t work_off, work_bytes;
 };
 /* ---- plan.c ---- */

@@ -54,10 +54,17 @@ static int others(int ranks)
     return (ranks < NODE ? ranks : NODE) - 1;
 }
 
+/* Ranks of the data axis with the experts of this one; 1 where all have all. */
+static int same_ranks(const struct lf_train_who *w)
+{
+    return w->expert_ranks > 1 ? lf_axes_sharers(w) / w->expert_ranks : 1;
+}
+
 /* Other ranks of a group that send this one their parts of gradients, or rows. */
 static int senders(const struct lf_train_who *w, const struct lf_zero *z, int inner, int groups)
 {
-    return (z->stage > 1 || groups > 1 ? others(inner) : 0) + others(w->context_ranks);
+    return (z->stage > 1 || groups > 1 ? others(inner) : 0) + others(w->context_ranks) +
+           others(w->expert_ranks);
 }
 
 static int neighbours(const struct lf_train_who *w, bool ring)
@@ -71,11 +78,37 @@ double lf_devcomm_gpu_bytes(const struct lf_train_who *w, const struct lf_zero *
 {
     const int inner = lf_zero_inner(z, lf_axes_sharers(w)), groups = lf_axes_sharers(w) / inner;
     const int rings = (lf_axes_sharers(w) > 1) + (w->context_ranks > 1) + (w->tensor_ranks > 1) +
-                      (groups > 1 ? 2 : 0);
+                      (w->expert_ranks > 1) + (same_ranks(w) > 1) + (groups > 1 ? 2 : 0);
     const int many = rings + senders(w, z, inner, groups);
     return lf_devcomm_through_host()
                ? 0
                : CONNECTION * (CHANNELS * many + 2 * LF_DEVCOMM_BLOCKS * neighbours(w, ring));
+}
+
+/* NCCL for the ranks of an axis, where there is one. */
+static int open_axis(const struct lf_devcomm *d, lf_comm *host, lf_comm **gpus, lf_err *err)
+{
+    const struct lf_comm_gpus on = {.device = d->back->ordinal, .stream = d->back->comm_stream};
+    if (!host)
+        return 0;
+    *gpus = lf_comm_on_gpus(host, &on, err);
+    return *gpus ? 0 : err && err->rc ? err->rc : LF_ECOMM;
+}
+
+static int open_gpus(struct lf_devcomm *d, bool groups, lf_err *err)
+{
+    const struct lf_comm_gpus on = {
+        .device = d->back->ordinal, .stream = d->back->comm_stream, .parts = groups};
+    d->gpus = lf_comm_on_gpus(d->comm, &on, err);
+    int rc = d->gpus ? 0 : err && err->rc ? err->rc : LF_ECOMM;
+    if (rc == 0)
+        rc = open_axis(d, d->tensor, &d->gpus_tensor, err);
+    if (rc == 0)
+        rc = open_axis(d, d->context, &d->gpus_context, err);
+    if (rc == 0)
+        rc = open_axis(d, d->experts, &d->gpus_experts, err);
+    return rc != 0 || !d->same || d->same->size == 1 ? rc
+                                                     : open_axis(d, d->same, &d->gpus_same, err);
 }
 
 int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf_back *back,
@@ -94,15 +127,7 @@ int lf_devcomm_open(struct lf_devcomm *d, const struct lf_devcomm_axes *axes, lf
     int rc = make_room(d, err);
     if (rc != 0 || back->ops->host_visible || lf_devcomm_through_host())
         return rc;
-    const struct lf_comm_gpus on = {
-        .device = back->ordinal, .stream = back->comm_stream, .parts = axes->groups};
-    d->gpus = lf_comm_on_gpus(axes->data, &on, err);
-    const struct lf_comm_gpus within = {.device = back->ordinal, .stream = back->comm_stream};
-    if (d->gpus && axes->tensor)
-        d->gpus_tensor = lf_comm_on_gpus(axes->tensor, &within, err);
-    if (d->gpus && axes->context && (!axes->tensor || d->gpus_tensor))
-        d->gpus_context = lf_comm_on_gpus(axes->context, &within, err);
-    if (!d->gpus || (axes->tensor && !d->gpus_tensor) || (axes->context && !d->gpus_context))
+    if (open_gpus(d, axes->groups, err))
         return lf_err_prefix(err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
     return axes->pipeline ? lf_devcomm_open_pairs(d, axes->ring, err) : 0;
 }
@@ -125,13 +150,15 @@ int lf_devcomm_groups(struct lf_devcomm *d, int ranks, lf_err *err)
 /* Those of NCCL. Another rank may never come to what is queued here where one has failed. */
 static void close_gpus(struct lf_devcomm *d, bool failed)
 {
-    lf_comm *const c[] = {d->gpus_context, d->gpus_tensor, d->gpus_outer, d->gpus_inner, d->gpus};
+    lf_comm **const c[] = {&d->gpus_same,  &d->gpus_experts, &d->gpus_context, &d->gpus_tensor,
+                           &d->gpus_outer, &d->gpus_inner,   &d->gpus};
     if (d->gpus && !failed)
         d->back->ops->sync(d->back, NULL);
     lf_devcomm_close_pairs(d, failed);
-    for (int i = 0; i < 5; i++)
-        failed ? lf_comm_on_gpus_abort(c[i]) : lf_comm_on_gpus_destroy(c[i]);
-    d->gpus_context = d->gpus_tensor = d->gpus_outer = d->gpus_inner = d->gpus = NULL;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        failed ? lf_comm_on_gpus_abort(*c[i]) : lf_comm_on_gpus_destroy(*c[i]);
+        *c[i] = NULL;
+    }
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
@@ -333,7 +360,8 @@ static int context_among(void *user, void *out, const void *in, size_t bytes,
 
 /* ---- the expert axis ---- */
 
-static int experts_gather(void *user, void *all, size_t bytes, lf_err *err)
+/* Whatever a backend's memory is. */
+int lf_devcomm_experts_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
     const struct lf_comm_call call = gather_of(all, lf_devcomm_even(d, d->experts, bytes));
@@ -346,6 +374,18 @@ static int experts_exchange(void *user, void *out, const size_t *from, const voi
 {
     const struct lf_devcomm *d = user;
     return lf_comm_all_to_all(d->experts, out, from, in, to, err);
+}
+
+static int experts_begin(void *user, struct lf_exec_req *q, void *out, const size_t *from,
+                         const void *in, const size_t *to, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = {
+        .what = LF_COMM_ALL_TO_ALL, .out = out, .from = from, .in = in, .counts = to};
+    lf_comm_req r = {0};
+    const int rc = lf_comm_start(d->experts, &call, &r, err);
+    q->p = r.flight;
+    return rc;
 }
 
 static int same_reduce(void *user, float *grads, size_t n, lf_err *err)
@@ -395,9 +435,9 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .tensor_add = tensor_add,
                                            .context_swap = context_swap,
                                            .context_gather = context_gather,
-                                           .context_among = context_among,
-                                           .experts_gather = experts_gather,
+                                           .experts_gather = lf_devcomm_experts_gather,
                                            .experts_exchange = experts_exchange,
+                                           .experts_begin = experts_begin,
                                            .same_reduce = same_reduce,
                                            .same_scatter = same_scatter,
                                            .same_gather = same_gather,

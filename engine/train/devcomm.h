@@ -47,6 +47,7 @@ struct lf_devcomm {
      * The last two have NCCL for them. */
     lf_comm *inner, *outer, *gpus_inner, *gpus_outer;
     lf_comm *gpus_tensor, *gpus_context; /* NCCL for `tensor` and for `context`, or NULL */
+    lf_comm *gpus_experts, *gpus_same;   /* for `experts`, and for `same` where these are several */
     struct lf_devcomm_pair pair[2];
     struct lf_devcomm_tied tied;
     int n_pairs;    /* 0: messages of a pipeline go through memory of the host */

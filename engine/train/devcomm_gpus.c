@@ -32,10 +32,9 @@ static size_t piece(size_t n, size_t at, size_t most)
 
 /* Elements [at, at + stride) of every rank's part: those of others go to them, ours come from
  * them. */
-static int exchange(struct lf_devcomm *d, const float *data, const size_t *counts, size_t at,
-                    lf_err *err)
+static int exchange(struct lf_devcomm *d, lf_comm *c, const float *data, const size_t *counts,
+                    size_t at, lf_err *err)
 {
-    lf_comm *c = inner_of(d);
     const size_t mine = piece(counts[c->rank], at, d->stride) * sizeof(float);
     lf_comm_req *q = d->req;
     int rc = lf_comm_group_begin(c, err);
@@ -57,10 +56,9 @@ static int exchange(struct lf_devcomm *d, const float *data, const size_t *count
     return rc != 0 ? rc : lf_comm_wait_all(d->req, (size_t)(q - d->req), err); /* they are queued */
 }
 
-static int add_piece(const struct lf_devcomm *d, float *out, const float *mine, size_t n, bool more,
-                     lf_err *err)
+static int add_piece(const struct lf_devcomm *d, const lf_comm *c, float *out, const float *mine,
+                     size_t n, bool more, lf_err *err)
 {
-    const lf_comm *c = inner_of(d);
     const struct lf_k_sum_ranks a = {.n = (int64_t)n,
                                      .stride = (int64_t)d->stride,
                                      .ranks = c->size,
@@ -76,10 +74,9 @@ static int add_piece(const struct lf_devcomm *d, float *out, const float *mine, 
     return lf_fail(err, LF_EDEVICE, "a sum of gradients over ranks failed: %s", why);
 }
 
-static int sum_parts(struct lf_devcomm *d, float *out, const float *data, const size_t *counts,
-                     bool more, lf_err *err)
+static int sum_parts(struct lf_devcomm *d, lf_comm *c, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err)
 {
-    const lf_comm *c = inner_of(d);
     const float *mine = data;
     size_t most = 0;
     int rc = d->scratch ? 0 : lf_fail(err, LF_EINVAL, "sums of parts: nothing is planned for them");
@@ -88,23 +85,28 @@ static int sum_parts(struct lf_devcomm *d, float *out, const float *data, const 
         most = counts[r] > most ? counts[r] : most;
     }
     for (size_t at = 0; at < most && rc == 0; at += d->stride) {
-        rc = exchange(d, data, counts, at, err);
+        rc = exchange(d, c, data, counts, at, err);
         if (rc == 0)
-            rc =
-                add_piece(d, out + at, mine + at, piece(counts[c->rank], at, d->stride), more, err);
+            rc = add_piece(d, c, out + at, mine + at, piece(counts[c->rank], at, d->stride), more,
+                           err);
     }
     return rc;
 }
 
 /* ---- what executors call ---- */
 
+static int scatter_over(struct lf_devcomm *d, lf_comm *c, float *grads, const size_t *counts,
+                        lf_err *err)
+{
+    float *mine = grads;
+    for (int r = 0; r < c->rank; r++)
+        mine += counts[r];
+    return sum_parts(d, c, mine, grads, counts, false, err);
+}
+
 static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
 {
-    struct lf_devcomm *d = user;
-    float *mine = grads;
-    for (int r = 0; r < inner_of(d)->rank; r++)
-        mine += counts[r];
-    return sum_parts(d, mine, grads, counts, false, err);
+    return scatter_over(user, inner_of(user), grads, counts, err);
 }
 
 static int add(void *user, double *sums, size_t n, lf_err *err)
@@ -165,6 +167,41 @@ static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
     return lf_comm_all_gather(d->gpus_context, all, lf_devcomm_even(d, d->context, bytes), err);
 }
 
+/* ---- the expert axis; what one rank alone has needs nobody ---- */
+
+static int experts_exchange(void *user, void *out, const size_t *from, const void *in,
+                            const size_t *to, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return lf_comm_all_to_all(d->gpus_experts, out, from, in, to, err);
+}
+
+static int experts_begin(void *user, struct lf_exec_req *q, void *out, const size_t *from,
+                         const void *in, const size_t *to, lf_err *err)
+{
+    (void)q;
+    return experts_exchange(user, out, from, in, to, err);
+}
+
+static int same_reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return d->gpus_same ? lf_comm_all_reduce(d->gpus_same, grads, n, LF_COMM_F32, LF_COMM_SUM, err)
+                        : 0;
+}
+
+static int same_scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    struct lf_devcomm *d = user;
+    return d->gpus_same ? scatter_over(d, d->gpus_same, grads, counts, err) : 0;
+}
+
+static int same_gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return d->gpus_same ? lf_comm_all_gather(d->gpus_same, data, bytes, err) : 0;
+}
+
 /* ---- what ends by the executor's marks ---- */
 
 static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
@@ -178,7 +215,7 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
                      const size_t *counts, bool more, lf_err *err)
 {
     (void)q;
-    return sum_parts(user, out, data, counts, more, err);
+    return sum_parts(user, inner_of(user), out, data, counts, more, err);
 }
 
 const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
@@ -195,6 +232,12 @@ const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .tensor_add = tensor_add,
                                              .context_swap = context_swap,
                                              .context_gather = context_gather,
+                                             .experts_gather = lf_devcomm_experts_gather,
+                                             .experts_exchange = experts_exchange,
+                                             .experts_begin = experts_begin,
+                                             .same_reduce = same_reduce,
+                                             .same_scatter = same_scatter,
+                                             .same_gather = same_gather,
                                              .tied_sum = lf_devcomm_through_tied,
                                              .pipeline_add = lf_devcomm_add_layers,
                                              .early = true};

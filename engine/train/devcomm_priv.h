@@ -15,6 +15,9 @@ extern const struct lf_exec_comm lf_devcomm_gpus, lf_devcomm_through;
 /* For `finish` where the executor's marks say when, or what was begun has ended. */
 int lf_devcomm_finished(void *user, struct lf_exec_req *q, lf_err *err);
 
+/* Of the host's memory: what ranks that divide experts tell each other (exec.h). */
+int lf_devcomm_experts_gather(void *user, void *all, size_t bytes, lf_err *err);
+
 /* Memory of the host: sums of a tied tensor's gradients (exec.h). */
 int lf_devcomm_tied_begin(void *user, float *data, size_t n, lf_err *err);
 int lf_devcomm_tied_sum(void *user, float *data, size_t n, lf_err *err);

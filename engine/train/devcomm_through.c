@@ -194,10 +194,9 @@ struct sum {
     bool more; /* out is added to */
 };
 
-static int sum_block(const struct lf_devcomm *d, const struct sum *s, lf_err *err)
+static int sum_block(const struct lf_devcomm *d, lf_comm *c, const struct sum *s, lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
-    lf_comm *c = lf_devcomm_inner(d);
     float *sum = s->block + s->n;
     const size_t bytes = s->n * sizeof *sum;
     const bool mine = s->owner == c->rank;
@@ -214,11 +213,10 @@ static int sum_block(const struct lf_devcomm *d, const struct sum *s, lf_err *er
     return rc;
 }
 
-static int sum_parts(const struct lf_devcomm *d, float *out, const float *data,
+static int sum_parts(const struct lf_devcomm *d, lf_comm *c, float *out, const float *data,
                      const size_t *counts, bool more, lf_err *err)
 {
     const size_t most = BLOCK / sizeof *data;
-    lf_comm *c = lf_devcomm_inner(d);
     int rc;
     struct sum s = {.block = (float *)(void *)block_of(c, 2 * (size_t)BLOCK, &rc, err),
                     .more = more};
@@ -227,19 +225,106 @@ static int sum_parts(const struct lf_devcomm *d, float *out, const float *data,
             s.n = counts[s.owner] - at < most ? counts[s.owner] - at : most;
             s.out = out + at;
             s.data = data + at;
-            rc = sum_block(d, &s, err);
+            rc = sum_block(d, c, &s, err);
         }
     free(s.block);
     return rc;
 }
 
+static int scatter_over(const struct lf_devcomm *d, lf_comm *c, float *grads, const size_t *counts,
+                        lf_err *err)
+{
+    float *mine = grads;
+    for (int r = 0; r < c->rank; r++)
+        mine += counts[r];
+    return sum_parts(d, c, mine, grads, counts, false, err);
+}
+
 static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
 {
+    return scatter_over(user, lf_devcomm_inner(user), grads, counts, err);
+}
+
+/* ---- the expert axis ---- */
+
+/* What goes to and comes from each rank, and of that what goes with one call. */
+struct rows {
+    char *block; /* of the host: first what goes, then what comes, `most` bytes of each rank */
+    size_t most;
+    size_t *to, *from; /* [ranks] */
+};
+
+static size_t piece_of(size_t n, size_t at, size_t most)
+{
+    return n <= at ? 0 : n - at < most ? n - at : most;
+}
+
+/* Bytes [at, at + most) of what goes to each rank, and comes from it. */
+static int exchange_piece(const struct lf_devcomm *d, const struct rows *x, const size_t *sizes[2],
+                          size_t at, const void *data[2], lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    const int ranks = d->experts->size;
+    char *here = x->block, *got = x->block + (size_t)ranks * x->most;
+    const char *in = data[0];
+    char *out = (char *)(uintptr_t)data[1];
+    int rc = 0;
+    for (int r = 0; r < ranks && rc == 0; in += sizes[0][r], here += x->to[r], r++) {
+        x->to[r] = piece_of(sizes[0][r], at, x->most);
+        x->from[r] = piece_of(sizes[1][r], at, x->most);
+        if (x->to[r])
+            rc = o->copy_out(d->back, here, in + at, x->to[r], err);
+    }
+    if (rc == 0)
+        rc = lf_comm_all_to_all(d->experts, got, x->from, x->block, x->to, err);
+    for (int r = 0; r < ranks && rc == 0; out += sizes[1][r], got += x->from[r], r++)
+        if (x->from[r])
+            rc = o->copy_in(d->back, out + at, got, x->from[r], err);
+    return rc;
+}
+
+/* The ranks make as many calls as the longest message of all needs. */
+static int experts_exchange(void *user, void *out, const size_t *from, const void *in,
+                            const size_t *to, lf_err *err)
+{
     const struct lf_devcomm *d = user;
-    float *mine = grads;
-    for (int r = 0; r < lf_devcomm_inner(d)->rank; r++)
-        mine += counts[r];
-    return sum_parts(d, mine, grads, counts, false, err);
+    const size_t ranks = (size_t)d->experts->size, lists = 2 * ranks * sizeof(size_t),
+                 most = BLOCK / ranks;
+    const size_t *sizes[] = {to, from};
+    const void *data[] = {in, out};
+    int64_t longest = 0;
+    int rc;
+    char *room = block_of(d->experts, lists + 2 * ranks * most, &rc, err);
+    for (size_t r = 0; r < ranks; r++)
+        longest = (int64_t)to[r] > longest ? (int64_t)to[r] : longest;
+    if (rc == 0)
+        rc = lf_comm_agree_max(d->experts, &longest, err);
+    const struct rows x = {.block = room ? room + lists : NULL,
+                           .most = most,
+                           .to = (size_t *)(void *)room,
+                           .from = room ? (size_t *)(void *)room + ranks : NULL};
+    for (size_t at = 0; rc == 0 && at < (size_t)longest; at += most)
+        rc = exchange_piece(d, &x, sizes, at, data, err);
+    free(room);
+    return rc;
+}
+
+static int same_reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return sum_all(d, d->same, grads, n * sizeof *grads, LF_COMM_F32, err);
+}
+
+static int same_scatter(void *user, float *grads, const size_t *counts, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return scatter_over(d, d->same, grads, counts, err);
+}
+
+static int same_gather(void *user, void *data, const size_t *bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    return gather_among(d, d->same, data, bytes, err);
 }
 
 static int begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
@@ -253,7 +338,7 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
                      const size_t *counts, bool more, lf_err *err)
 {
     (void)q;
-    return sum_parts(user, out, data, counts, more, err);
+    return sum_parts(user, lf_devcomm_inner(user), out, data, counts, more, err);
 }
 
 const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
@@ -270,5 +355,10 @@ const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .tensor_add = tensor_add,
                                                 .context_swap = context_swap,
                                                 .context_gather = context_gather,
+                                                .experts_gather = lf_devcomm_experts_gather,
+                                                .experts_exchange = experts_exchange,
+                                                .same_reduce = same_reduce,
+                                                .same_scatter = same_scatter,
+                                                .same_gather = same_gather,
                                                 .tied_sum = lf_devcomm_through_tied,
                                                 .pipeline_add = lf_devcomm_add_layers};

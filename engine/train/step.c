@@ -49,6 +49,14 @@ static int pass(lf_trainer *t, struct micro *m, enum lf_segment seg, lf_err *err
     return rc;
 }
 
+/* Does the pass end this rank's part of the step, so that sums may begin beside it? Not where ranks
+ * divide experts and some have more micro-batches: rows of these go before the sums. */
+static bool is_last(const lf_trainer *t, const lf_loader_step *ls, int32_t i)
+{
+    const int64_t all = (int64_t)ls->n_micro * t->c->micro_batch * t->who.data_ranks;
+    return i + 1 == ls->n_micro && (t->who.expert_ranks == 1 || all == ls->n_samples);
+}
+
 static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
                        struct lf_train_sums *sums, double *data_s, lf_err *err)
 {
@@ -62,7 +70,7 @@ static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
             lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
         rc = lf_train_together(t, o->after_forward(o->user, &view, sums->obj, sums->top, err), err);
     }
-    return rc != 0 ? rc : pass(t, m, m->i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, err);
+    return rc != 0 ? rc : pass(t, m, is_last(t, ls, m->i) ? LF_BWD_LAST : LF_BWD, err);
 }
 
 /* Passes of other ranks that this one has no micro-batch for, from where it stands on. */

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Layouts on a real SLURM of two nodes: ranks that divide matrices share a node and the model is cut across, however ranks are numbered; the numbers are
-# those of one rank. A run that is killed goes on with another layout. examples/parallel as it is. What a node's ranks cannot be divided into is refused by plan.
+# those of one rank. A run that is killed goes on with another layout, and so does one whose experts two nodes divide. examples/parallel as it is. What a
+# node's ranks cannot be divided into is refused by plan.
 . "$LF_SRCDIR/tests/flow/slurm_lib.sh"
 LF=$LF_BUILDDIR/loong-flow TRAIN=$LF_BUILDDIR/stages/lf-pretrain
 unset LF_LIBEXEC
@@ -36,10 +37,14 @@ ffn = 128
 vocab = 300
 max_positions = 64
 END
+sed '/^family/,$d' run.ini >experts.ini
+printf '%s\n' "family = qwen2-moe" "layers = 2" "hidden = 64" "heads = 4" "ffn = 128" "vocab = 300" "max_positions = 64" "experts = 4" \
+    "experts_per_token = 2" "expert_ffn = 32" "shared_ffn = 32" "router_aux = 0.05" >>experts.ini
+ini=run.ini
 # one NAME STEPS
 one() {
     mkdir "$1"
-    "$TRAIN" --config run.ini --out "$1/out" --metrics "$1/metrics" --steps "$2" >/dev/null 2>err || bail "$(tail -n 3 err)"
+    "$TRAIN" --config $ini --out "$1/out" --metrics "$1/metrics" --steps "$2" >/dev/null 2>err || bail "$(tail -n 3 err)"
 }
 one one 4
 
@@ -67,7 +72,7 @@ across() {
 #!/bin/sh
 cd '$T' || exit 99
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive UCX_LOG_LEVEL=$UCX_LOG_LEVEL ASAN_OPTIONS='$ASAN_OPTIONS' LF_CUDA_DRIVER='$LF_CUDA_DRIVER'
-exec '$LF' launch -n 4 -- '$TRAIN' --config run.ini --out '$T/$_name/out' --metrics '$_name/metrics' $*
+exec '$LF' launch -n 4 -- '$TRAIN' --config $ini --out '$T/$_name/out' --metrics '$_name/metrics' $*
 END
     # shellcheck disable=SC2086
     sbatch --parsable $wait $ask --export=NONE --propagate=NONE -o "$T/$_name.log" job.sh >id 2>err
@@ -97,24 +102,39 @@ else
 fi
 
 # ---- killed, and on with another layout
-wait=
-across killed --tensor 2 --pipeline 2 --steps 4000
-until_true 30 test -e killed/out/checkpoints/step-00000004/manifest.json
-rank=$(ps -eo pid,args | awk -v d="$T/killed/out" -v t="$TRAIN" '$2 == t && index($0, d) { print $1 }' | tail -n 1)
-[ -z "$rank" ] || kill -9 "$rank"
-until_true 60 sh -c '[ -z "$(squeue -h -o %i -j "$(cat id)" 2>/dev/null)" ]'
-like killed.log 'rank [0-9] .*died' "a rank that is killed ends the job"
-# How far it had come depends on time; what follows does not.
-for d in killed/out/checkpoints/step-*; do
-    case $d in *-00000004) ;; *) rm -rf "$d" ;; esac
-done
-wait=-W
-mv killed.log before.log
+# killed NAME ARGS...: one of four ranks is killed behind step 4
+killed() {
+    wait=
+    across "$@" --steps 4000
+    until_true 30 test -e "$1/out/checkpoints/step-00000004/manifest.json"
+    rank=$(ps -eo pid,args | awk -v d="$T/$1/out" -v t="$TRAIN" '$2 == t && index($0, d) { print $1 }' | tail -n 1)
+    [ -z "$rank" ] || kill -9 "$rank"
+    until_true 60 sh -c '[ -z "$(squeue -h -o %i -j "$(cat id)" 2>/dev/null)" ]'
+    like "$1.log" 'rank [0-9] .*died' "a rank that is killed ends the job"
+    # How far it had come depends on time; what follows does not.
+    for d in "$1"/out/checkpoints/step-*; do
+        case $d in *-00000004) ;; *) rm -rf "$d" ;; esac
+    done
+    wait=-W
+    mv "$1.log" before.log
+}
+killed killed --tensor 2 --pipeline 2
 across killed --pipeline 2 --pipeline-schedule gpipe --zero 1 --steps 6
 is $rc 0 "which goes on with another layout" "$(tail -n 3 killed.log)"
 like killed.log 'at step 4 of 6, but perhaps not bitwise: .*tensor was 2, is 1' "and says what differs"
 one whole 6
 near killed whole 6 "to the numbers of one rank that was not stopped"
+
+# ---- experts of four ranks on two nodes, likewise
+ini=experts.ini
+one few 6
+killed experts --expert 4
+like before.log '4 ranks: data 4 \(expert 4\)$' "whose experts two nodes divided"
+across experts --expert 2 --tensor 2 --steps 6
+is $rc 0 "which goes on with another layout" "$(tail -n 3 experts.log)"
+like experts.log 'every rank as planned' "moves what was planned"
+near experts few 6 "and has the numbers of one rank that was not stopped"
+ini=run.ini
 
 # ---- the example, as it is but for its partition
 mkdir example && cp "$LF_SRCDIR/examples/parallel/pipeline.ini" example && cd example || exit 99
@@ -148,4 +168,4 @@ END
 sed -n '/^\[model\]/,$p' run.ini >>wrong.ini
 runs 2 "$LF" plan wrong.ini
 like err 'wrong.ini:6:10: tensor = 2: the 3 ranks that \[stage train\] has on each node are no multiple of it' "with the line"
-finish 21
+finish 26

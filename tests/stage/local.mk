@@ -15,8 +15,8 @@ EXTRA_DIST += tests/stage/lock.sh
 TESTS += tests/stage/plan_large.sh
 EXTRA_DIST += tests/stage/plan_large.sh
 # Training, generating and scoring on the emulated GPU.
-TESTS += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_infer.sh
-EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_infer.sh
+TESTS += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_expert.sh tests/stage/cuda_infer.sh
+EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_expert.sh tests/stage/cuda_infer.sh
 # Sharded state there with more of everything (make check-long).
 LONG_TESTS += tests/stage/cuda_zero_long.sh
 EXTRA_DIST += tests/stage/cuda_zero_long.sh

@@ -18,6 +18,8 @@
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  *     train_tool older SRC DST                the same of kernels of the version before
+ *     train_tool chosen SRC DST N             copy one whose routers have biases of logits, with
+ *                                             which all rows choose the first N experts
  */
 #include <fnmatch.h>
 #include <math.h>
@@ -272,7 +274,24 @@ static json_t *state_of(const lf_ckpt *c, bool older, lf_err *err)
     return NULL;
 }
 
-static int cmd_copy(const char *src, const char *dst, bool older, lf_err *err)
+/* What is other in a copy. */
+struct change {
+    bool older, poison;
+    int chosen;
+};
+
+static void change_tensor(const struct change *h, const lf_ckpt_entry *e, float *data)
+{
+    if (strcmp(e->kind, "weight") != 0)
+        return;
+    if (h->poison && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0)
+        data[0] = NAN;
+    for (int i = 0; i < h->chosen; i++)
+        if (fnmatch("model/layers.*.moe.router.logit_bias", e->name, 0) == 0)
+            data[i] += 50;
+}
+
+static int cmd_copy(const char *src, const char *dst, const struct change *h, lf_err *err)
 {
     lf_ckpt *c = NULL;
     lf_ckpt_writer *w = NULL;
@@ -287,12 +306,11 @@ static int cmd_copy(const char *src, const char *dst, bool older, lf_err *err)
             .name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
         memcpy(t[i].shape, e->shape, sizeof(t[i].shape));
         rc = data ? lf_ckpt_read(c, e, NULL, NULL, data, err) : LF_ENOMEM;
-        if (!rc && !older && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 &&
-            strcmp(e->kind, "weight") == 0)
-            data[0] = NAN;
+        if (!rc)
+            change_tensor(h, e, data);
     }
     lf_ckpt_options o = {.threads = 1};
-    json_t *state = rc ? NULL : state_of(c, older, err);
+    json_t *state = rc ? NULL : state_of(c, h->older, err);
     if (!rc)
         rc = state ? lf_ckpt_writer_create(&w, t, n, &o, err) : LF_ENOMEM;
     if (!rc)
@@ -340,7 +358,11 @@ int main(int argc, char **argv)
     else if (argc == 5 && strcmp(argv[1], "moved") == 0)
         rc = cmd_moved(argv[2], argv[3], argv[4], &err);
     else if (argc == 4 && (strcmp(argv[1], "poison") == 0 || strcmp(argv[1], "older") == 0))
-        rc = cmd_copy(argv[2], argv[3], argv[1][0] == 'o', &err);
+        rc = cmd_copy(argv[2], argv[3],
+                      &(struct change){.older = argv[1][0] == 'o', .poison = argv[1][0] == 'p'},
+                      &err);
+    else if (argc == 5 && strcmp(argv[1], "chosen") == 0)
+        rc = cmd_copy(argv[2], argv[3], &(struct change){.chosen = atoi(argv[4])}, &err);
     else
         rc = lf_fail(&err, LF_EINVAL, "usage: see the head of train_tool.c");
     if (rc < 0)

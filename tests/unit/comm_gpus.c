@@ -3,7 +3,8 @@
  * One rank with an emulated GPU and an emulated NCCL, started by tests/flow/ranks_messages.sh:
  * messages in both directions in one group, all-to-all, sums for one rank and gathers, in equal and
  * in unequal parts, queued on the stream beside the computation; sums of parts in the order of the
- * ranks, over NCCL and through memory of the host; messages of a pipeline; parts of communicators.
+ * ranks, over NCCL and through memory of the host; rows to experts of other ranks, likewise;
+ * messages of a pipeline; parts of communicators.
  *
  * With an argument it makes a mistake that must be told: "order": two communicators in different
  * order, "calls": different calls, "sizes": of a message, "hang": two ranks that send before they
@@ -208,6 +209,61 @@ static void test_parts(void)
     lf_devcomm_close(&d, false);
 }
 
+/* ---- rows to experts of other ranks ---- */
+
+/* Rank a has so many floats for rank b; a last rank has none for anybody. */
+static size_t rows_of(int a, int b, size_t n)
+{
+    return a == world->size - 1 ? 0 : n / (size_t)(a + 2 * b + 1);
+}
+
+/* Parts of different length, some of them empty; through the host some need several calls. */
+static void test_rows(struct lf_devcomm *d, const struct lf_exec_comm *how, size_t n)
+{
+    const int p = world->size, me = world->rank;
+    size_t to[RANKS], from[RANKS], given = 0, taken = 0, wrong = 0;
+    for (int r = 0; r < p; r++) {
+        given += to[r] = rows_of(me, r, n) * sizeof(float);
+        taken += from[r] = rows_of(r, me, n) * sizeof(float);
+    }
+    float *host = calloc(given + taken + 1, 1), *at = host,
+          *out = back->ops->alloc(back, given + 4, &err),
+          *in = back->ops->alloc(back, taken + 4, &err);
+    for (int r = 0; r < p; r++)
+        for (size_t i = 0; i < rows_of(me, r, n); i++)
+            *at++ = value(me, r, 7, (int64_t)i);
+    CHECK(back->ops->copy_in(back, out, host, given, &err) == 0, "copy");
+    CHECK(back->ops->comm_begin(back, &err) == 0, "begin");
+    CHECK(how->experts_exchange(d, in, from, out, to, &err) == 0, "exchange");
+    CHECK(back->ops->comm_end(back, &err) == 0, "end");
+    CHECK(back->ops->copy_out(back, at = host, in, taken, &err) == 0, "copy");
+    for (int r = 0; r < p; r++)
+        for (size_t i = 0; i < rows_of(r, me, n); i++, at++)
+            wrong += *at < value(r, me, 7, (int64_t)i) || *at > value(r, me, 7, (int64_t)i);
+    CHECK(wrong == 0, "rows of each rank, in their order");
+    back->ops->release(back, out, given + 4);
+    back->ops->release(back, in, taken + 4);
+    free(host);
+}
+
+static void test_experts(void)
+{
+    struct lf_devcomm d;
+    int32_t all[RANKS] = {0};
+    all[world->rank] = 100 + world->rank;
+    CHECK(lf_devcomm_open(&d,
+                          &(struct lf_devcomm_axes){.data = world, .experts = world, .same = world},
+                          back, &err) == 0,
+          "open");
+    CHECK(lf_devcomm_gpus.experts_gather(&d, all, sizeof *all, &err) == 0, "gather");
+    for (int r = 0; r < world->size; r++)
+        CHECK(all[r] == 100 + r, "numbers of the host");
+    test_rows(&d, &lf_devcomm_gpus, 20000);
+    test_rows(&d, &lf_devcomm_through, 1200000);
+    test_rows(&d, &lf_devcomm_through, 20);
+    lf_devcomm_close(&d, false);
+}
+
 /* ---- messages of a pipeline ---- */
 
 /* From this rank to its neighbour, or the other way, round where that is on the other side. */
@@ -366,6 +422,7 @@ int main(int argc, char **argv)
     test_sums(true);
     test_sums(false);
     test_parts();
+    test_experts();
     test_pipeline();
     test_groups();
     test_late();
