@@ -116,6 +116,14 @@ static void keep(lf_graph *g, int32_t from, int32_t to, int32_t until)
         }
 }
 
+/* Rows that come back late go to their places by the counts. */
+static void keep_counts(lf_graph *g, const struct lf_region *r)
+{
+    struct lf_tensor *counts = &g->t[lf_root_of(g, counts_of(&g->n[r->last]))];
+    if (r->reader && counts->last < r->reader)
+        counts->last = r->reader;
+}
+
 static int add_region(struct lf_chain *c, size_t *cap, int32_t first, bool *own, lf_err *err)
 {
     int rc = lf_grow(&c->region, cap, c->n_regions, sizeof *c->region, err);
@@ -128,6 +136,7 @@ static int add_region(struct lf_chain *c, size_t *cap, int32_t first, bool *own,
                 mark(c->g, own, &c->g->n[i]);
     r.last = end_of(c->g, first, own);
     r.reader = lf_late_reader(c->g, r.last);
+    keep_counts(c->g, &r);
     if (several_rounds(c, &c->g->ps->layout, first))
         find_again(c, &r);
     c->region[c->n_regions++] = r;

@@ -300,7 +300,9 @@ static int cmd_copy(const char *src, const char *dst, const struct change *h, lf
     lf_ckpt_tensor *t = lf_calloc(n + 1, sizeof(*t), err);
     for (size_t i = 0; i < n && !rc; i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        size_t elements = (size_t)e->shape[0] * (size_t)(e->ndim > 1 ? e->shape[1] : 1);
+        size_t elements = 1;
+        for (int d = 0; d < e->ndim; d++)
+            elements *= (size_t)e->shape[d];
         float *data = lf_calloc(elements, sizeof(float), err);
         t[i] = (lf_ckpt_tensor){
             .name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
