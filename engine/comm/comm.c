@@ -175,6 +175,12 @@ void lf_comm_pass(lf_comm *c, int32_t micro, bool backward)
         lf_watch_pass(watch_of(c), micro, backward);
 }
 
+void lf_comm_end_job(lf_comm *c, const char *text)
+{
+    if (watch_of(c))
+        lf_watch_end(watch_of(c), text);
+}
+
 void lf_comm_phase(lf_comm *c, const char *name, double limit_s)
 {
     if (watch_of(c))

@@ -344,6 +344,10 @@ void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count);
  * 1 on (0: none any more), and which pass of one begins. */
 void lf_comm_step(lf_comm *c, int64_t step);
 void lf_comm_pass(lf_comm *c, int32_t micro, bool backward);
+/* Ends the whole job with this line and LF_COMM_EXIT: for a rank that has failed where the others
+ * wait for it and no call is left in which they would hear of it. It returns where there is no
+ * watchdog. */
+void lf_comm_end_job(lf_comm *c, const char *text);
 /* Announces work for which others may have to wait up to limit_s seconds (0: without limit); the
  * watchdog does not call it a hang. name NULL ends the phase. Phases do not nest: a new one
  * replaces the old one. name is copied (47 bytes). */

@@ -43,6 +43,8 @@ void lf_watch_leave(lf_watch *w);
 /* Bytes have moved, so the collective is not stuck. The thread that is in the collective calls
  * this. */
 void lf_watch_progress(lf_watch *w);
+/* Ends the whole job with this line, as the watchdog does. */
+void lf_watch_end(lf_watch *w, const char *text);
 void lf_watch_step(lf_watch *w, int64_t step);
 void lf_watch_pass(lf_watch *w, int32_t micro, bool backward);
 void lf_watch_phase(lf_watch *w, const char *name, double limit_s);

@@ -393,6 +393,9 @@ void lf_train_count_once(const lf_trainer *t, double *v, size_t n);
 void lf_train_phase_step(const lf_trainer *t);
 /* Queues the sums of the record over all ranks, on the device. */
 int lf_train_sum_record(const lf_trainer *t, lf_err *err);
+/* A pass of this rank has failed. Where ranks divide experts the others may wait for its rows, or
+ * for how many it has, and would not hear of it: the job ends with what err says. */
+void lf_train_pass_failed(const lf_trainer *t, const lf_err *err);
 /* Collective: makes the executor sum gradients over ranks, and decides whether the loop runs
  * ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);

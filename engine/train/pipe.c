@@ -468,8 +468,8 @@ int lf_train_pipe_step(lf_trainer *t, const struct lf_loader_step *ls, struct lf
     p->own = ls->n_micro;
     if (rc == 0)
         rc = lf_exec_begin_tied(t->m.ex, false, err);
-    if (rc == 0)
-        rc = walk(t, lists, err);
+    if (rc == 0 && (rc = walk(t, lists, err)) != 0)
+        lf_train_pass_failed(t, err);
     if (rc == 0)
         expect_step(t, passes);
     return rc != 0 ? rc : lf_exec_begin_tied(t->m.ex, true, err);

@@ -8,6 +8,7 @@
  * which ranks never wait for each other for ever are in run.c.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,16 @@ bool lf_train_first_rank(const lf_trainer *t)
 int lf_train_agree(const lf_trainer *t, int rc, lf_err *err)
 {
     return lf_run_agree(&t->run, rc, err);
+}
+
+void lf_train_pass_failed(const lf_trainer *t, const lf_err *err)
+{
+    char text[1100];
+    if (t->who.expert_ranks <= 1 || !err)
+        return;
+    snprintf(text, sizeof text, "rank %d failed in step %lld: %s", t->run.rank,
+             (long long)t->s.step + 1, err->text);
+    lf_comm_end_job(t->run.comm, text);
 }
 
 static double slow_step_s(const lf_trainer *t)

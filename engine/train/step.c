@@ -95,6 +95,7 @@ static int stand_by(lf_trainer *t, struct micro *m, int64_t n_samples, lf_err *e
 static int break_off(const lf_trainer *t, const lf_loader_step *ls, const struct micro *m, int rc,
                      lf_err *err)
 {
+    lf_train_pass_failed(t, err);
     const bool met = (t->c->objective && m->broken == LF_FWD + 1) || m->i + 1 < ls->n_micro;
     return met ? lf_train_together(t, rc, err) : rc;
 }

@@ -54,7 +54,6 @@ trial "rows" pretrain 2e-6 "4:context=2+zero=1 4:context=2+pipeline=2"
 # --- what fails ---
 moe
 FAKE_NCCL_FAIL=6:1 on 2 refused --expert 2
-[ $rc -ne 0 ]
-ok $? "an exchange that fails on one GPU ends both"
-says_like 'NCCL: .* on rank 1.*internal error' "and is named"
+is $rc 70 "an exchange that fails on one GPU ends both"
+says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
 finish 23
