@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounds of rows that go to other ranks' experts, and what nodes do with other ranks: see experts.h.
+ * Rounds of rows that go to other ranks' experts, and what nodes do with these ranks: see
+ * experts.h.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments of ranks that divide matrices, rows or experts on a backend that records. As with windows
- * (exec_window.c), what ranks do with each other is in no recorded graph: a segment runs in pieces,
- * which end around each node that exchanges. That node is queued anew every time.
+ * Segments of ranks that divide matrices, rows or experts on a backend that records. As with
+ * windows (exec_window.c), what ranks do with each other is in no recorded graph: a segment runs
+ * in pieces, which end around each node that exchanges. That node is queued anew every time.
  *
  * A piece begins at an edge and ends at the next one, so its first node names it. Edges are also
  * wherever some run of the chain begins or ends: between segments, where a bucket of gradients is
- * complete, and at the events of windows. The last node of a region of experts (experts.h) is alone,
- * too: behind it the rounds run that the counts ask for, each call by itself. And so is the one that
- * waits for rows that come late.
+ * complete, and at the events of windows. The last node of a region of experts (experts.h) is
+ * alone, too: behind it the rounds run that the counts ask for, each call by itself. And so is the
+ * one that waits for rows that come late.
  */
 #include <stdlib.h>
 

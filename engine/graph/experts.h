@@ -27,16 +27,16 @@
  * the forward pass are there for the last round alone. With more than one round the nodes that made
  * them run again before those of each round. So more rounds cost time and no memory.
  *
- * What comes back may be late: nodes that need nothing of it, such as a shared expert, run beside it
- * (late.c). Then the return begins the exchange, and the first node that reads its rows waits for
- * them before it runs. That is so in one round alone, since the next needs the workspace.
+ * What comes back may be late: nodes that need nothing of it, such as a shared expert, run beside
+ * it (late.c). Then the return begins the exchange, and the first node that reads its rows waits
+ * for them before it runs. That is so in one round alone, since the next needs the workspace.
  *
  * On a GPU the host must know the counts, since they say how much goes where: it reads the offsets
- * of the pairs once for each count, and waits for that. Ranks exchange the counts between hosts, and
- * each node finds its counts there (lf_k_experts.seen); what calls do with rows is queued. Pairs for
- * one rank in one round follow each other, and so do their places in what is sent. Only in the room
- * is there another order, by expert first and not by rank: an index of its rows is made from the
- * counts, and a kernel moves rows by it.
+ * of the pairs once for each count, and waits for that. Ranks exchange the counts between hosts,
+ * and each node finds its counts there (lf_k_experts.seen); what calls do with rows is queued.
+ * Pairs for one rank in one round follow each other, and so do their places in what is sent. Only
+ * in the room is there another order, by expert first and not by rank: an index of its rows is
+ * made from the counts, and a kernel moves rows by it.
  */
 #ifndef LF_GRAPH_EXPERTS_H
 #define LF_GRAPH_EXPERTS_H
@@ -58,7 +58,7 @@ struct lf_experts {
     int (*exchange)(void *user, void *out, const size_t *from, const void *in, const size_t *to,
                     lf_err *err);
     void *user;
-    /* Of a return that is late: these begin an exchange and end it, in two halves; NULL: none is. */
+    /* Of a return that is late: these begin an exchange and end it; NULL: none is. */
     int (*begin)(void *user, void *out, const size_t *from, const void *in, const size_t *to,
                  lf_err *err);
     int (*finish)(void *user, lf_err *err);

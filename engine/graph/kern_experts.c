@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows on their way to the experts of other ranks, and back: see experts.h. Memory that the host sees
- * it copies itself; in that of a GPU kernels and copies of the backend do so.
+ * Rows on their way to the experts of other ranks, and back: see experts.h. Memory that the host
+ * sees it copies itself; in that of a GPU kernels and copies of the backend do so.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of experts come back beside what does not wait for them, such as the shared expert of a layer
- * (experts.h). A pass puts the nodes behind a return that need nothing of it before those that do,
- * as far as the next node that waits for other ranks. Both keep their order, and so do all nodes
- * that write one gradient: no bit changes.
+ * Rows of experts come back beside what does not wait for them, such as the shared expert of a
+ * layer (experts.h). A pass puts the nodes behind a return that need nothing of it before those
+ * that do, as far as the next node that waits for other ranks. Both keep their order, and so do
+ * all nodes that write one gradient: no bit changes.
  */
 #include <stdlib.h>
 #include <string.h>
