@@ -126,6 +126,9 @@ struct lf_exec_comm {
      * The other is tensor_gather among these ranks. */
     int (*context_swap)(void *user, void *out, const void *in, size_t bytes, lf_err *err);
     int (*context_gather)(void *user, void *all, size_t bytes, lf_err *err);
+    /* The first among some of these ranks; NULL: they exchange with all alone. */
+    int (*context_among)(void *user, void *out, const void *in, size_t bytes,
+                         const struct lf_rank_group *g, lf_err *err);
     /* Ranks that divide experts, among these, while a segment runs: all-gather of equal parts in
      * memory of the host, and all-to-all of backend memory. */
     int (*experts_gather)(void *user, void *all, size_t bytes, lf_err *err);

@@ -193,11 +193,13 @@ static int32_t first_from(const struct lf_k_experts *a, int32_t e, int64_t row)
     return lo;
 }
 
-/* The pairs of an expert that this rank sends: how many, from *first on. */
-static int32_t sent_pairs(const struct lf_k_experts *a, int32_t e, int32_t *first)
+/* The pairs of an expert that this rank sends: how many, from *first on. offsets: where the host
+ * sees them; folded is for memory of the host alone. */
+static int32_t sent_pairs(const struct lf_k_experts *a, const int32_t *offsets, int32_t e,
+                          int32_t *first)
 {
-    *first = a->folded ? first_from(a, e, a->lo) : a->offsets[e];
-    return (a->folded ? first_from(a, e, a->hi) : a->offsets[e + 1]) - *first;
+    *first = a->folded ? first_from(a, e, a->lo) : offsets[e];
+    return (a->folded ? first_from(a, e, a->hi) : offsets[e + 1]) - *first;
 }
 
 static int count_pairs(const struct lf_k_experts *a)
@@ -205,13 +207,18 @@ static int count_pairs(const struct lf_k_experts *a)
     struct lf_exchange *with = a->with;
     const struct lf_experts *x = with->experts;
     const int32_t *offsets = a->seen ? x->index : a->offsets;
-    int32_t *counts = a->seen ? a->seen : a->counts, *own = counts + (int64_t)x->rank * a->experts;
+    int32_t *counts = a->seen ? a->seen : a->counts, *own = counts + (int64_t)x->rank * a->experts,
+            *begin = counts + (int64_t)a->ranks * a->experts;
     const int rc = a->seen && !x->idle
                        ? x->read(x->user, x->index, a->offsets,
                                  (size_t)(a->experts + 1) * sizeof *offsets, &with->err)
                        : 0;
-    for (int32_t e = 0; e < a->experts && rc == 0; e++)
-        own[e] = x->idle ? 0 : offsets[e + 1] - offsets[e];
+    for (int32_t e = 0; e < a->experts && rc == 0; e++) {
+        int32_t first = 0;
+        own[e] = x->idle ? 0 : sent_pairs(a, offsets, e, &first);
+        if (a->folded)
+            begin[e] = first;
+    }
     return rc != 0     ? rc
            : x->gather ? x->gather(x->user, counts, (size_t)a->experts * sizeof *own, &with->err)
                        : LF_K_EINVAL;
@@ -263,6 +270,8 @@ static int move(const struct walk *w, bool back)
     measure(w, back ? x->from : x->to, back ? x->to : x->from);
     begin(x, x->to);
     back ? each_taken(w, pack_room, out) : each_given(w, pack_pairs, out);
+    if (back && a->folded && x->round == 0) /* other ranks send the other pairs */
+        memset(a->out, 0, (size_t)a->pairs * line(a));
     const int rc = swap(a, in, out);
     if (rc != 0 || x->late)
         return rc;

@@ -64,8 +64,8 @@
  *
  * Ranks of the expert axis are successive ranks of the data and the context axis together: they
  * have rows of their own, and divide the experts of each layer (Shazeer et al. 2017, arXiv
- * 1701.06538; Lepikhin et al. 2020, arXiv 2006.16668). A row goes to the ranks of the experts that it chose and comes back
- * (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
+ * 1701.06538; Lepikhin et al. 2020, arXiv 2006.16668). A row goes to the ranks of the experts that
+ * it chose and comes back (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
  * is left to sum is that of those ranks with the same experts.
  *
  * With `folded` the ranks of the tensor axis are among those of the expert axis, too: an expert is
@@ -96,7 +96,8 @@ struct lf_layout {
      * all of them and some heads; 0: 1 */
     int context_heads;
     int context_groups; /* heads of keys that come at a time; 0: as many as LF_CONTEXT_ROOM holds */
-    int expert;      /* ranks of the data axis that divide the experts; a divisor of their number */
+    int expert;      /* ranks of the data and the context axis that divide the experts; a divisor of
+                   their number */
     int expert_rank; /* [0, expert) */
     bool folded;     /* ranks of the tensor axis are among these */
     /* Rows of other ranks that a rank takes at once, in rows of its own; 0: LF_EXPERT_ROOM. What is

@@ -334,7 +334,7 @@ struct lf_k_experts {
     const void *in;           /* of a send: rows, or one for each pair where row_of is NULL */
     void *out;
     const int32_t *row_of; /* [pairs] */
-    int32_t *counts;       /* [ranks, experts] */
+    int32_t *counts;       /* [ranks, experts]; folded: [ranks + 1, experts] */
     int32_t *seen; /* counts in memory of the host, where it does not see those; else NULL */
     /* of a count: [experts + 1], those of the pairs; of a send: [experts / ranks + 1], those of the
      * room, or NULL */

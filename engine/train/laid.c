@@ -86,6 +86,8 @@ int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_t
                                      json_string(lf_context_kind_name(a->context_kind))) != 0;
     if (!failed && w->expert_ranks > 1)
         failed = json_object_set_new(fingerprint, "expert", json_integer(w->expert_ranks)) != 0;
+    if (!failed && is_cut(k) && lf_pipe_in_v(&k->spec))
+        failed = json_object_set_new(fingerprint, "placement", json_string("v")) != 0;
     if (!failed && w->folded)
         failed = json_object_set_new(fingerprint, "expert_tensor", json_integer(1)) != 0;
     if (!failed && is_cut(k)) {
@@ -104,9 +106,9 @@ json_t *lf_laid_whole(const json_t *fingerprint)
 {
     json_t *whole =
         json_is_object(fingerprint) ? json_copy((json_t *)(uintptr_t)fingerprint) : NULL;
-    json_t *none =
-        json_pack("{s:i,s:b,s:i,s:s,s:i,s:s,s:i}", "tensor", 1, "sequence", 0, "context", 1,
-                  "context_kind", "ulysses", "pipeline", 1, "layers", "all", "expert", 1);
+    json_t *none = json_pack("{s:i,s:b,s:i,s:s,s:i,s:s,s:s,s:i,s:i}", "tensor", 1, "sequence", 0,
+                             "context", 1, "context_kind", "ulysses", "pipeline", 1, "layers",
+                             "all", "placement", "in turns", "expert", 1, "expert_tensor", 0);
     if (whole && (!none || json_object_update_missing(whole, none) != 0)) {
         json_decref(whole);
         whole = NULL;

@@ -28,8 +28,9 @@ int lf_laid_sizeless(json_t *plan, const struct lf_axes *a, const struct lf_trai
 
 /* Adds to a fingerprint what bits depend on: "tensor" and "sequence" where matrices are divided,
  * "context" where rows are, and "context_kind" where it is not ulysses, "expert" where experts are,
- * "pipeline" and "layers" ("4,4", of each pipeline stage) where the model is cut. An absent member
- * says that one rank does it all. LF_ENOMEM. */
+ * "pipeline" and "layers" ("4,4", of each pipeline stage) where the model is cut, and "placement"
+ * ("v") where ranks do not have these in turns. An absent member says that one rank does it all.
+ * LF_ENOMEM. */
 int lf_laid_sign(json_t *fingerprint, const struct lf_axes *a, const struct lf_train_who *w,
                  const struct lf_train_cut *k, lf_err *err);
 /* A copy of a fingerprint in which no member of lf_laid_sign is absent; owned, NULL: out of memory,

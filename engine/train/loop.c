@@ -450,7 +450,16 @@ static int row_buffers(lf_trainer *t, lf_err *err)
 /* Host memory for inputs that the loader does not make. */
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
+    const lf_objective *o = t->c->objective;
     if (row_buffers(t, err))
+        return LF_ENOMEM;
+    if (o && o->several &&
+        (!(t->texts_cu =
+               lf_arena_alloc(t->run.arena, (size_t)t->m.n_docs + 1, sizeof(int32_t), err)) ||
+         !(t->texts_place = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err))))
+        return LF_ENOMEM;
+    if (o && !o->several && o->whole_texts && o->separator >= 0 && t->mc.token_types > 1 &&
+        !(t->types_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(

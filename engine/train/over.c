@@ -105,7 +105,17 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     const int chain = in->chain, slot = in->slot;
     const size_t i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
-    int rc = find_rows(t, b, err);
+    lf_loader_batch texts = *b;
+    int rc = t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
+                                          t->texts_place, err)
+                         : 0;
+    if (t->texts_cu) {
+        texts.cu_seqlens = t->texts_cu;
+        texts.positions = t->texts_place;
+        b = &texts;
+    }
+    if (rc == 0)
+        rc = find_rows(t, b, err);
     if (rc == 0)
         rc = write_rows(t, in, "positions", b->positions, i32, err);
     if (rc == 0 && in->part->first && !in->sight)
@@ -146,7 +156,11 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
     rc = write_rows(t, in, "samples", t->samples_buf, sizeof(int64_t), err);
-    return rc != 0 ? rc : write_rows(t, in, "offsets", t->offsets_buf, i32, err);
+    if (rc == 0)
+        rc = write_rows(t, in, "offsets", t->offsets_buf, i32, err);
+    return rc == 0 && in->sight && in->part->first && t->m.media.drops
+               ? lf_sight_write_samples(in->sight, ex, chain, slot, err)
+               : rc;
 }
 
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err)

@@ -203,6 +203,15 @@ static const struct row rows[] = {
            .expert_room = 0.4},
      .rounds = true,
      .modes = true},
+    {.name = "zb-v x expert 2, rounds",
+     .keys = AUX "layers=4 tied_head=yes ",
+     .l =
+         {.ranks = 2, .expert = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_V + 1, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true},
+    {.name = "dualpipe-v x expert 2",
+     .keys = AUX "layers=4 ",
+     .l = {.ranks = 2, .expert = 2, .pipeline = 2, .schedule = LF_PIPE_DUALPIPE_V + 1}},
     {.name = "zero = 2 x expert 2 x 2, rounds",
      .keys = AUX "expert_bias=yes shared_ffn=64 ",
      .l = {.ranks = 4, .expert = 2, .zero = 2, .expert_room = 0.4},
@@ -404,6 +413,6 @@ int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (argc < 2 || strcmp(argv[1], rows[i].name) == 0)
-            TAP(2 + rows[i].modes + rows[i].beside, test_row(&rows[i]));
+            TAP(3 + rows[i].modes + rows[i].beside, test_row(&rows[i]));
     return tap_done();
 }

@@ -34,7 +34,7 @@ static const struct rig_layout of_axes[] = {
     {.ranks = 1},
     {.ranks = 1, .tensor = 4},
     {.ranks = 1, .pipeline = 4},
-    {.ranks = 1, .tensor = 2, .pipeline = 2},
+    {.ranks = 1, .tensor = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_V + 1},
     {.ranks = 4, .zero = 1},
     {.ranks = 2, .zero = 3},
     {.ranks = 2, .tensor = 2, .expert = 4, .expert_tensor = 1},
@@ -78,7 +78,7 @@ static void begin(const struct what *w, struct rig_case *k)
 
 static const char *layout_text(const struct rig_layout *l, char *text, size_t cap)
 {
-    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[48] = "";
+    char groups[32] = "", tensor[40] = "", parts[32] = "", rows[48] = "", experts[32] = "";
     if (l->zero_inner)
         snprintf(groups, sizeof groups, ", groups of %d", l->zero_inner);
     if (l->tensor > 1)
@@ -90,8 +90,10 @@ static const char *layout_text(const struct rig_layout *l, char *text, size_t ca
     if (l->context > 1)
         snprintf(rows, sizeof rows, ", context = %d (%s)", l->context,
                  lf_context_kind_name(l->kind));
-    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s", l->ranks, l->zero, groups, rows, tensor,
-             parts);
+    if (l->expert > 1)
+        snprintf(experts, sizeof experts, ", expert = %d", l->expert);
+    snprintf(text, cap, "%d ranks, zero = %d%s%s%s%s%s", l->ranks, l->zero, groups, rows, experts,
+             tensor, parts);
     return text;
 }
 

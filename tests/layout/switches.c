@@ -37,6 +37,12 @@ static void context(struct rig_case *k, int v)
 {
     k->layout.context = v;
 }
+enum { ROUNDS = 100 }; /* a rank takes less than its share of rows at once */
+static void expert(struct rig_case *k, int v)
+{
+    k->layout.expert = v % ROUNDS;
+    k->layout.expert_room = v / ROUNDS ? 0.4 : 0;
+}
 static void gather(struct rig_case *k, int v)
 {
     k->layout.context = v;
@@ -192,6 +198,7 @@ const struct sw sw_table[] = {
     {"context", /* gather: keys and values come to a rank's rows */
      {USUAL("1"), SET("2", context, 2), SET("4", context, 4), SET("2gather", gather, 2),
       SET("4gather", gather, 4), SET("4both", both, 4)}},
+    {"expert", {USUAL("1"), SET("2rounds", expert, ROUNDS + 2), SET("2", expert, 2)}},
     {"pipeline", /* with order of passes, chunks and parts */
      {USUAL("1"), PARTS("2chunks", PIPE_2 + CHUNKS), PARTS("4zb", PIPE_4 + ZB),
       PARTS("4uneven", PIPE_4 + UNEVEN), PARTS("2zbv", PIPE_2 + ZBV), PARTS("2dual", PIPE_2 + DUAL),
