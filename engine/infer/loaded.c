@@ -41,8 +41,8 @@ static int check_experts(const lf_loaded *m, lf_err *err)
                        m->model.experts ? "take a divisor of their number" : "leave it out");
     return lf_target_device(m->o.device)->sm
                ? lf_fail(err, LF_ENOTSUP,
-                         "expert = %d: rows go to the experts of other ranks in memory of the host "
-                         "only; take device = cpu, or leave expert out",
+                         "expert = %d: which rows a rank of tensor sends is found in memory of the "
+                         "host only; take device = cpu, or leave expert out",
                          expert)
                : 0;
 }

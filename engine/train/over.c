@@ -219,6 +219,8 @@ static int forward(lf_trainer *t, struct lf_train_forwards *f, lf_err *err)
     rc = lf_exec_run(t->m.ex, chain, LF_FWD, 0, LF_FIRST, err);
     lf_train_expect_run(t, chain, false);
     f->ran = rc != 0 ? INT64_MAX : f->ran + 1;
+    if (rc != 0)
+        lf_train_pass_failed(t, err);
     if (rc == 0 && f->each) {
         struct lf_train_view v = lf_train_view_of(t, chain, b, f->valid_split, 0);
         v.data = f->data;

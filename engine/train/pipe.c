@@ -537,8 +537,10 @@ int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n
         }
         if (rc == 0 && f->each)
             rc = lf_train_together(t, p->asked, err);
-        if (rc != 0)
+        if (rc != 0) { /* it takes no part in the lists that are left */
+            lf_train_pass_failed(t, err);
             break;
+        }
     }
     p->forwards = NULL;
     return rc;

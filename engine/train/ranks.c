@@ -64,6 +64,8 @@ int lf_train_stand_by(lf_trainer *t, int chain, int64_t *ran, int64_t rounds, in
     int other = 0;
     for (; *ran < rounds && other == 0; (*ran)++)
         other = lf_exec_idle(t->m.ex, chain, LF_FWD, LF_FIRST, rc != 0 ? NULL : err);
+    if (other != 0)
+        lf_train_pass_failed(t, err);
     if (rc == 0 && other == 0)
         lf_train_expect_passes(t, chain, *ran, false);
     return rc != 0 ? rc : other;

@@ -113,6 +113,8 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
     if (m.broken)
         return break_off(t, ls, &m, rc, err);
     const int other = stand_by(t, &m, ls->n_samples, rc != 0 ? NULL : err);
+    if (other != 0)
+        lf_train_pass_failed(t, err);
     tell_pass(t, 0, false);
     if (rc == 0 && other == 0)
         lf_train_expect_passes(t, t->m.train, m.i, true);
