@@ -65,8 +65,8 @@
  * Ranks of the expert axis are successive ranks of the data and the context axis together: they
  * have rows of their own, and divide the experts of each layer (Shazeer et al. 2017, arXiv
  * 1701.06538; Lepikhin et al. 2020, arXiv 2006.16668). A row goes to the ranks of the experts that
- * it chose and comes back (experts.h). So the gradient of an expert's weight has the rows of all of these ranks, and what
- * is left to sum is that of those ranks with the same experts.
+ * it chose and comes back (experts.h). So the gradient of an expert's weight has the rows of all of
+ * these ranks, and what is left to sum is that of those ranks with the same experts.
  *
  * With `folded` the ranks of the tensor axis are among those of the expert axis, too: an expert is
  * whole on its rank (SAME on the tensor axis). Each of them knows the choices of all rows and sends

@@ -449,9 +449,9 @@ size_t lf_plan_largest_part(const lf_plan *p)
     for (size_t i = 0; i < p->n_units; i++)
         for (int r = 0; r < lf_plan_sum_ranks(p, p->unit[i].experts); r++) {
             const struct lf_unit *u = &p->unit[i];
-            const size_t n = !p->windowed         ? u->cut[r + 1] - u->cut[r]
-                             : u->part[LF_P_GRAD] ? u->part[LF_P_GRAD][r]
-                                                  : 0;
+            const size_t n = !p->windowed || u->experts ? u->cut[r + 1] - u->cut[r]
+                             : u->part[LF_P_GRAD]       ? u->part[LF_P_GRAD][r]
+                                                        : 0;
             most = n > most ? n : most;
         }
     return most;
