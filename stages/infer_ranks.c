@@ -117,7 +117,7 @@ static double comm_bytes(const struct lf_infer_ranks *r)
 /* On a GPU. */
 static double gpu_comm_bytes(const struct lf_infer_ranks *r)
 {
-    return lf_devcomm_gpu_bytes(&r->who, &(struct lf_zero){0}, 1);
+    return lf_devcomm_gpu_bytes(&r->who, &(struct lf_zero){0}, false);
 }
 
 struct lf_plan_memory lf_infer_ranks_planned(const struct lf_infer_ranks *r,

@@ -194,12 +194,13 @@ void lf_pg_places_log(const lf_pg *p)
 double lf_pg_gpu_comm_bytes(const lf_pg *p)
 {
     const struct lf_zero none = {0};
-    double sum = lf_devcomm_gpu_bytes(&p->who, &p->c->zero, 1);
+    double sum = lf_devcomm_gpu_bytes(&p->who, &p->c->zero, false);
     if (!lf_plan_target(lf_pg_model_get_plan(p->actor))->sm)
         return 0;
     for (int i = 0; i < LF_PG_PLACES; i++)
         if (p->at[i].own)
-            sum += lf_devcomm_gpu_bytes(&p->at[i].who, i == LF_PG_ROLLOUT ? &none : &p->c->zero, 1);
+            sum += lf_devcomm_gpu_bytes(&p->at[i].who, i == LF_PG_ROLLOUT ? &none : &p->c->zero,
+                                        false);
     return sum;
 }
 

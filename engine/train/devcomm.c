@@ -60,10 +60,13 @@ static int same_ranks(const struct lf_train_who *w)
     return w->expert_ranks > 1 ? lf_axes_sharers(w) / w->expert_ranks : 1;
 }
 
-/* Other ranks of a group that send this one their parts of gradients, or rows. */
+/* Other ranks of a group that send this one their parts of gradients, or rows. With zero = 1 NCCL
+ * sums whole gradients, but where ranks divide the model (sum_bucket of graph/exec_sum.c). */
 static int senders(const struct lf_train_who *w, const struct lf_zero *z, int inner, int groups)
 {
-    return (z->stage > 1 || groups > 1 ? others(inner) : 0) + others(w->context_ranks) +
+    const bool model = w->tensor_ranks > 1 || w->pipeline_ranks > 1 || w->expert_ranks > 1,
+               parts = z->stage > 1 || groups > 1 || (z->stage == 1 && model);
+    return (parts ? others(inner) + others(same_ranks(w)) : 0) + others(w->context_ranks) +
            others(w->expert_ranks);
 }
 

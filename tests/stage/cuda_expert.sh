@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Divided experts (expert = 2, 4) on emulated GPUs: the numbers of one GPU, over NCCL and through memory of the host, with rows in rounds, ranks that
 # share the batch and state, divided matrices and layers, a rank without a micro-batch; experts that no row chooses, and all rows for one rank; the same
-# bits in every order in which streams may run; divided rows (context) beside other axes; resumed on CPUs; what fails.
+# bits in every order in which streams may run; divided rows (context) beside other axes; gradients and weights of parts; resumed on CPUs; what fails.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -16,7 +16,9 @@ shape="layers=2 heads=2 vocab=64 max_positions=48"
 moe() { small qwen2-moe "kv_heads = 2" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.1" "$@"; }
 moe
 trial "experts" pretrain 2e-6 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=4+zero=1 4:expert=2 4:expert=2+zero=1 4:expert=2+tensor=2+sequence-parallel \
-    4:expert=2+pipeline=2"
+    4:expert=2+pipeline=2 4:expert=2+zero=3+expert-room=0.4 4:context=2+expert=2"
+trial "experts alone are trained" pretrain 2e-6 "4:expert=2+zero=3" --freeze "embed*" --freeze "head*" --freeze "*norm*" --freeze "*attn*" \
+    --freeze "*router*" --freeze "*shared*"
 trial "a rank without a micro-batch" pretrain 2e-6 "2:expert=2+expert-room=0.4" --batch 3
 trial "bf16" pretrain 2e-2 "2:expert=2" --precision bf16
 LF_COMM=ucx
@@ -31,8 +33,15 @@ done
 go experts.4:expert=4+zero=1 2 again --expert 2 --device cpu
 [ $rc -eq 0 ] && agree again experts.one 2e-5
 ok $? "CPUs go on from its checkpoint: the numbers of a run that was not stopped, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
-is "$("$pretrain" --config "$dir/run.ini" --plan --ranks 2 --expert 2 | sed -n 's/.*"communicators":\([0-9]*\)[.,}].*/\1/p')" 924844032 \
-    "the plan has memory for NCCL: two rings and the rows of another rank, 32 channels each"
+nccl() { "$pretrain" --config "$dir/run.ini" --plan "$@" | sed -n 's/.*"communicators":\([0-9]*\)[.,}].*/\1/p'; }
+is "$(nccl --ranks 2 --expert 2)" 924844032 "the plan has memory for NCCL: two rings and the rows of another rank, 32 channels each"
+is "$(nccl --ranks 4 --expert 2 --zero 1)" 2466250752 "of four ranks: three rings, the rows of one, parts of gradients of three and of one with these experts"
+
+# --- layers in a V; a rank has fewer micro-batches ---
+shape="layers=4 heads=2 vocab=64 max_positions=48"
+moe
+trial "V" pretrain 2e-6 "4:expert=2+pipeline=2+pipeline-schedule=zb-v" --batch 3
+shape="layers=2 heads=2 vocab=64 max_positions=48"
 
 # --- rows that choose as they are told ---
 moe "router_linear_bias = yes"
@@ -56,4 +65,6 @@ moe
 FAKE_NCCL_FAIL=6:1 on 2 refused --expert 2
 is $rc 70 "an exchange that fails on one GPU ends both"
 says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
-finish 23
+FAKE_NCCL_FAIL=70:1 LF_COMM_PATIENCE=20 on 2 validation --expert 2 --steps 1 --valid-interval 1
+says_like 'rank 1 failed in step 2: NCCL: .* on rank 1.*internal error' "so is one of a validation, behind the only step"
+finish 29
