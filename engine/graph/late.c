@@ -22,7 +22,7 @@ struct late {
 static bool meets(const struct lf_node *n)
 {
     const int kernel = lf_op_table[n->op].kernel;
-    return kernel == LF_KID_exchange || kernel == LF_KID_experts ||
+    return kernel == LF_KID_exchange || kernel == LF_KID_attn_spread || kernel == LF_KID_experts ||
            (kernel == LF_KID_linear_xent && n->a.v_all) || (lf_op_table[n->op].flags & LF_OPF_SIDE);
 }
 
