@@ -15,6 +15,7 @@ struct late {
     bool *wrote, *read; /* per tensor, a root: nodes that wait do so */
     bool *sums;         /* per group of the store: they write its gradient */
     bool *waits;        /* per node */
+    int32_t *to;        /* per node: where it is now */
     struct lf_node *n;  /* [n_n] room for a window */
 };
 
@@ -88,8 +89,22 @@ static void sort(const struct late *l, size_t at, size_t end)
     }
     for (int late = 0; late < 2; late++)
         for (size_t i = at + 1; i < end; i++)
-            if (l->waits[i] == (late == 1))
+            if (l->waits[i] == (late == 1)) {
+                l->to[i] = (int32_t)to;
                 g->n[to++] = l->n[i];
+            }
+}
+
+/* The order in which nodes were built goes on to be known (lf_plan_hash). */
+static int remember(const struct late *l, lf_err *err)
+{
+    lf_graph *g = l->g;
+    const bool given = g->order != NULL;
+    if (!given && !(g->order = lf_malloc(g->n_n, sizeof *g->order, err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < g->n_n; i++)
+        g->order[i] = l->to[given ? (size_t)g->order[i] : i];
+    return 0;
 }
 
 static void renumber(const lf_graph *g)
@@ -107,18 +122,23 @@ int lf_late(lf_graph *g, lf_err *err)
     l.read = lf_calloc(g->n_t, sizeof *l.read, err);
     l.sums = lf_calloc(g->ps->n_g + 1, sizeof *l.sums, err);
     l.waits = lf_calloc(g->n_n + 1, sizeof *l.waits, err);
+    l.to = lf_calloc(g->n_n + 1, sizeof *l.to, err);
     l.n = lf_calloc(g->n_n + 1, sizeof *l.n, err);
-    const bool ok = l.wrote && l.read && l.sums && l.waits && l.n;
+    const bool ok = l.wrote && l.read && l.sums && l.waits && l.to && l.n;
+    for (size_t i = 0; ok && i < g->n_n; i++)
+        l.to[i] = (int32_t)i;
     for (size_t i = 0; ok && i < g->n_n; i++)
         if (g->n[i].op == LF_OP_EXPERT_RETURN)
             sort(&l, i, end_of(g, i));
     renumber(g);
+    const int rc = ok ? remember(&l, err) : LF_ENOMEM;
     free(l.wrote);
     free(l.read);
     free(l.sums);
     free(l.waits);
+    free(l.to);
     free(l.n);
-    return ok ? 0 : LF_ENOMEM;
+    return rc;
 }
 
 int32_t lf_late_reader(const lf_graph *g, int32_t node)

@@ -25,6 +25,7 @@ struct row {
     bool rounds; /* more than one */
     bool modes;  /* in every mode, too */
     bool beside; /* something runs beside rows that come back */
+    bool split;  /* the plans are those of ranks that do not split their passes */
     void (*set)(struct rig_case *k);
 };
 
@@ -270,6 +271,11 @@ static const struct row rows[] = {
            .expert = 8,
            .expert_tensor = 1,
            .zero = 3}},
+    {.name = "zb-h1 x expert 2, beside a shared expert",
+     .keys = AUX "layers=4 shared_ffn=64 ",
+     .l = {.ranks = 2, .expert = 2, .pipeline = 2, .schedule = LF_PIPE_ZB_H1 + 1},
+     .beside = true,
+     .split = true},
     {.name = "tensor 2 x pipeline 2 x expert 4, zb-h1",
      .keys = AUX "layers=4 ",
      .rounds = true,
@@ -293,8 +299,9 @@ static const struct row rows[] = {
 /* ---- what routers are told ---- */
 
 static enum loads loads;
-static int beside; /* returns of the plan that are late */
-static int torn;   /* buckets that are summed before the last round has added to them */
+static int beside;      /* returns of the plan that are late */
+static int torn;        /* buckets that are summed before the last round has added to them */
+static uint64_t hashes; /* of the plans of all ranks, added up */
 int __real_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 int __wrap_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 
@@ -315,6 +322,7 @@ int __wrap_lf_train_start(lf_trainer *t, bool *done, lf_err *err)
 {
     int rc = __real_lf_train_start(t, done, err);
     beside = torn = 0;
+    hashes += lf_plan_hash(t->m.plan);
     for (size_t c = 0; c < t->m.plan->n_c; c++)
         if (t->m.plan->c[c].o.train)
             look(t->m.plan, &t->m.plan->c[c]);
@@ -385,6 +393,20 @@ static bool modes(const struct rig_case *k, const struct rig_seen *plain, char *
     return good;
 }
 
+static void test_split(const struct rig_case *k)
+{
+    struct rig_case m = *k;
+    struct rig_seen s = {0};
+    lf_err err = LF_ERR_INIT;
+    const uint64_t split = hashes;
+    m.layout.schedule = 0;
+    hashes = 0;
+    tap_ok(rig_run(&m, &s, &err) == 0 && hashes == split, "the plans of passes that are not split");
+    if (err.rc)
+        tap_diag("%s", err.text);
+    rig_fini(&s);
+}
+
 static void test_row(const struct row *r)
 {
     struct rig_case k;
@@ -400,7 +422,9 @@ static void test_row(const struct row *r)
     if (r->set)
         r->set(&k);
     loads = r->loads;
-    if (rig_alone(&k, &one, &err) || rig_run(&k, &s, &err))
+    const int alone = rig_alone(&k, &one, &err);
+    hashes = 0;
+    if (alone || rig_run(&k, &s, &err))
         tap_bail("%s: %s", r->name, err.text);
     const struct rig_bounds b = rig_bounds(&k);
     tap_ok(rig_compare(&one, &s, &b, text, sizeof text) == 0, "%s: what one rank computes",
@@ -418,6 +442,8 @@ static void test_row(const struct row *r)
     if (text[0])
         tap_diag("%s", text);
     text[0] = '\0';
+    if (r->split)
+        test_split(&k);
     if (r->modes && !tap_ok(modes(&k, &s, text, sizeof text), "in every mode the same bits"))
         tap_diag("%s", text);
     rig_fini(&one);
@@ -428,6 +454,6 @@ int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (argc < 2 || strcmp(argv[1], rows[i].name) == 0)
-            TAP(3 + rows[i].modes + rows[i].beside, test_row(&rows[i]));
+            TAP(3 + rows[i].modes + rows[i].beside + rows[i].split, test_row(&rows[i]));
     return tap_done();
 }
