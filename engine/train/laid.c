@@ -52,10 +52,15 @@ json_t *lf_laid_axes(const struct lf_axes *a, const struct lf_train_who *w)
 {
     json_t *axes = json_pack("{s:i,s:i,s:i,s:b}", "pipeline", w->pipeline_ranks, "data",
                              w->data_ranks, "tensor", w->tensor_ranks, "sequence", a->sequence);
-    if (axes && ((w->context_ranks > 1 &&
-                  json_object_set_new(axes, "context", json_integer(w->context_ranks)) != 0) ||
-                 (w->expert_ranks > 1 &&
-                  json_object_set_new(axes, "expert", json_integer(w->expert_ranks)) != 0))) {
+    const bool kind = w->context_ranks > 1 && a->context_kind != LF_CONTEXT_ULYSSES;
+    if (axes &&
+        ((w->context_ranks > 1 &&
+          json_object_set_new(axes, "context", json_integer(w->context_ranks)) != 0) ||
+         (kind && json_object_set_new(axes, "context_kind",
+                                      json_string(lf_context_kind_name(a->context_kind))) != 0) ||
+         (w->expert_ranks > 1 &&
+          json_object_set_new(axes, "expert", json_integer(w->expert_ranks)) != 0) ||
+         (w->folded && json_object_set_new(axes, "expert_tensor", json_integer(1)) != 0))) {
         json_decref(axes);
         axes = NULL;
     }
