@@ -537,10 +537,11 @@ int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n
         }
         if (rc == 0 && f->each)
             rc = lf_train_together(t, p->asked, err);
-        if (rc != 0) { /* it takes no part in the lists that are left */
+        /* lf_train_stand_by takes its part in what is left of one chunk alone */
+        if (rc != 0 && (f->ran == INT64_MAX || t->m.cut.n_chunks > 1))
             lf_train_pass_failed(t, err);
+        if (rc != 0)
             break;
-        }
     }
     p->forwards = NULL;
     return rc;
