@@ -149,9 +149,13 @@ double lf_cpu_fma_rate(enum lf_isa isa, int threads, bool bf16)
     double rate = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : rate)
     {
-        double t = thread_s();
-        s.run(FEW_TURNS);
-        rate += s.flop * (double)FEW_TURNS / (thread_s() - t);
+        const double t = thread_s();
+        double took = 0, turns = 0;
+        for (; !(took > 0); turns += FEW_TURNS) { /* some systems' clock ticks every 10 ms */
+            s.run(FEW_TURNS);
+            took = thread_s() - t;
+        }
+        rate += s.flop * turns / took;
     }
     return rate;
 }
