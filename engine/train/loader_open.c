@@ -126,13 +126,19 @@ static bool any_target(const lf_shardset *set)
     return false;
 }
 
+/* Is a set packed as one with pictures? Those that were prepared for them are: whether there are any
+ * does not change the order. */
+static bool packs_pictures(const lf_loader_config *c, const lf_shardset *set)
+{
+    return c->max_patches && lf_shardset_get_info(set)->processor;
+}
+
 static int open_pack(struct lf_loader_src *s, const lf_loader_config *c, lf_err *err)
 {
     int rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err);
     if (rc < 0)
         return rc;
-    /* prepared for them: whether there are any does not change the order */
-    const bool pictures = c->max_patches && lf_shardset_get_info(s->set)->processor;
+    const bool pictures = packs_pictures(c, s->set);
     struct lf_pack_docs docs = {.n = s->units.n, .len = lf_units_len, .user = &s->units};
     if (pictures) {
         lf_units_media(&s->units, c);
@@ -274,6 +280,14 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
     return lf_order_check(o, l->B, l->dp_size, err);
 }
 
+static bool any_packs_pictures(const lf_loader *l, const lf_loader_config *c)
+{
+    bool any = false;
+    for (size_t k = 0; k < c->n_sources && !any; k++)
+        any = packs_pictures(c, l->src[k].set);
+    return any;
+}
+
 static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
@@ -299,7 +313,7 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
                  (long long)m->samples, m->surplus, m->weighted, m->split);
         lf_hash_update(h, text, strlen(text) + 1);
     }
-    if (l->media.on) {
+    if (any_packs_pictures(l, c)) {
         uint32_t most[LF_PACK_AXES];
         lf_units_most(c, most);
         snprintf(text, sizeof text, "pictures%s patches %u tiles %u", c->pictures ? " alone" : "",

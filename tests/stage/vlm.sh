@@ -310,6 +310,8 @@ must "$stages/lf-tokenize" --tokenizer "$golden/llava" --processor "$golden/llav
     --out "$dir/none.tok" "$dir/none.json"
 sft unseen --data "$dir/none.tok/shards" --max-patches 0
 is $rc 0 "data without pictures, whatever it was prepared with"
+sft room --data "$dir/none.tok/shards" --max-patches 64 --steps 99 --resume-from "$dir/unseen/out" 2>/dev/null
+says "was trained on another order of data" "which room for pictures packs otherwise, as it says"
 generate blind llava "$golden/prompts.jsonl" --processor "$dir" 2>/dev/null
 says "preprocessor_config.json" "a processor without its file"
 echo '{"prompt": "<user><image><image>x<bot>", "images": ["rgb8.png"]}' >"$dir/two.jsonl"
@@ -325,4 +327,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 97
+finish 98
