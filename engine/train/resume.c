@@ -75,8 +75,8 @@ static int read_state(const lf_trainer *t, json_t *state, const char *dir,
         return lf_fail(
             err, LF_EINVAL,
             "%s was trained on another order of data (data, data_weights, seq_length, packing, "
-            "max_docs, sample_order or seed "
-            "changed), so its cursor means nothing here; init_from takes its weights alone",
+            "max_docs, max_patches, sample_order or seed changed), so its cursor means nothing "
+            "here; init_from takes its weights alone",
             dir);
     if ((uint64_t)seed != t->c->seed)
         return lf_fail(err, LF_EINVAL, "%s has seed %lld, this run %llu", dir, (long long)seed,
@@ -239,8 +239,8 @@ static int check_final(lf_trainer *t, const lf_ckpt *ck, const char *final, bool
     if (rc == 0 && !(order && strcmp(order, lf_loader_order_id(t->data)) == 0))
         rc = lf_fail(err, LF_EEXIST,
                      "%s was trained on another order of data (data, data_weights, seq_length, "
-                     "packing, max_docs, "
-                     "sample_order or seed changed); write to another out",
+                     "packing, max_docs, max_patches, sample_order or seed changed); write to "
+                     "another out",
                      final);
     if (rc != 0)
         return rc;

@@ -370,7 +370,7 @@ static void tell_left(const struct driver *dr)
     }
 }
 
-/* Of this thread; a stage that has ended counts for the process as well. */
+/* Of this thread, which looks. */
 static double cpu_s(void)
 {
     struct timespec t = {0, 0};
