@@ -126,8 +126,8 @@ static bool any_target(const lf_shardset *set)
     return false;
 }
 
-/* Is a set packed as one with pictures? Those that were prepared for them are: whether there are any
- * does not change the order. */
+/* Is a set packed as one with pictures? Those that were prepared for them are: whether there are
+ * any does not change the order. */
 static bool packs_pictures(const lf_loader_config *c, const lf_shardset *set)
 {
     return c->max_patches && lf_shardset_get_info(set)->processor;
