@@ -202,20 +202,20 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
-    megatron) echo tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
-    sft) echo tokens batch_tokens decay fp8_edges max_patches max_tiles ;;
+    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
+    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
+    sft) echo expert_tensor tokens batch_tokens decay fp8_edges max_patches max_tiles ;;
     tokens)
-        echo steps batch batch_tokens warmup fp8_edges max_patches max_tiles
+        echo expert_tensor steps batch batch_tokens warmup fp8_edges max_patches max_tiles
         echo sample_interval sample_rows sample_tokens
         ;;
-    rm) echo tokens batch_tokens decay seq_length max_patches max_tiles labels separator temperature ;;
-    dpo | kto) echo tokens batch_tokens decay seq_length max_patches max_tiles ;;
+    rm) echo expert_tensor tokens batch_tokens decay seq_length max_patches max_tiles labels separator temperature ;;
+    dpo | kto) echo expert_tensor tokens batch_tokens decay seq_length max_patches max_tiles ;;
     grpo)
-        echo samples max_prompt critic_warmup reward_retries ptx_batch max_patches max_tiles
+        echo expert_tensor samples max_prompt critic_warmup reward_retries ptx_batch max_patches max_tiles
         echo reference_tensor reward_tensor critic_tensor
         ;;
-    ppo) echo max_prompt reference_tensor max_patches max_tiles ;;
+    ppo) echo expert_tensor max_prompt reference_tensor max_patches max_tiles ;;
     generate | eval) echo max_context ;;
     tokenize)
         echo chat_time doctor_memory max_doc_bytes train_bytes limit_bytes
