@@ -35,7 +35,7 @@ if [ ! -f drawn ]; then
 fi
 
 set --
-for stage in eyes words align find tune; do set -- "$@" --set "stage $stage.seed=$seed"; done
+for stage in eyes words alone align find tune; do set -- "$@" --set "stage $stage.seed=$seed"; done
 "$lf" run pipeline.ini "$@" || exit $?
 
 # right STAGE FILE: the share of the questions of FILE.jsonl that are answered rightly, and its standard error.
