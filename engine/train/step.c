@@ -185,6 +185,8 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     int rc = lf_train_next_step(t, t->data, ls, err);
     lf_profile_end(t->c->profile, LF_LANE_DATA, "begin step", m);
+    if (rc < 0 && t->pipe) /* where the others agree once they have read theirs */
+        return t->comms.experts ? lf_comm_agree_ok(t->comms.data, rc, err) : rc;
     if (rc < 0) {
         struct micro none = {0};
         stand_by(t, &none, lf_ramp_samples(t->c->ramp, t->c->n_ramp, t->s.cursor), NULL);

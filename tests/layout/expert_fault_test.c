@@ -28,6 +28,7 @@ enum planted {
     OTHERS_EXPERTS,  /* a rank begins with the weights of the first experts */
     OVERFLOW_LOST,   /* nobody notices that an expert's gradient is not finite */
     UNREADABLE,      /* rank 1 cannot read a micro-batch */
+    NO_STEP,         /* nor find out what a step has */
     SAME_ROWS,       /* every rank of the tensor axis sends the rows of the first */
     OWN_LOADS,       /* the loads of a pipeline stage begin with its own layers */
     OWN_TOTALS       /* the first one takes its own loads for those of all layers */
@@ -69,6 +70,8 @@ int __real_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *ca
                                 size_t to, lf_err *err);
 int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
                                 size_t to, lf_err *err);
+int __real_lf_loader_begin_step(lf_loader *l, lf_loader_step *s, lf_err *err);
+int __wrap_lf_loader_begin_step(lf_loader *l, lf_loader_step *s, lf_err *err);
 int __real_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err);
 int __wrap_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err);
 int64_t __real_lf_box_element(const struct lf_param *p, int64_t e);
@@ -229,6 +232,13 @@ int __wrap_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err)
                : __real_lf_loader_next(l, b, err);
 }
 
+int __wrap_lf_loader_begin_step(lf_loader *l, lf_loader_step *s, lf_err *err)
+{
+    return plan.what == NO_STEP && rig_rank == 1
+               ? lf_fail(err, LF_ECOMM, "a step that cannot be read")
+               : __real_lf_loader_begin_step(l, s, err);
+}
+
 /* ---- the rows ---- */
 
 #define MODEL "experts=8 experts_per_token=2 expert_ffn=64 router_aux=0.1 "
@@ -305,6 +315,12 @@ static const struct fault rows[] = {
      {.ranks = 2, .expert = 2, .pipeline = 2},
      MODEL,
      .what = UNREADABLE,
+     .by = RIG_SAW_RUN,
+     .says = "rank 1 (local"},
+    {"one that cannot find out what a step has",
+     {.ranks = 2, .expert = 2, .pipeline = 2},
+     MODEL,
+     .what = NO_STEP,
      .by = RIG_SAW_RUN,
      .says = "rank 1 (local"},
 };
