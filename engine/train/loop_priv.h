@@ -273,6 +273,7 @@ size_t lf_train_sight_bytes(const struct lf_train_config *c, const struct lf_tra
 int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_err *err);
 /* Inputs that come of pictures, and tokens. */
 int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err);
+int lf_train_find_texts(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
 int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                           lf_err *err);
 /* Collective among them: when one has failed, all return a failure. */
@@ -394,7 +395,8 @@ void lf_train_phase_step(const lf_trainer *t);
 /* Queues the sums of the record over all ranks, on the device. */
 int lf_train_sum_record(const lf_trainer *t, lf_err *err);
 /* A pass of this rank has failed. Where ranks divide experts the others may wait for its rows, or
- * for how many it has, and would not hear of it: the job ends with what err says. */
+ * for how many it has, and where they divide layers for its messages, and would not hear of it: the
+ * job ends with what err says. */
 void lf_train_pass_failed(const lf_trainer *t, const lf_err *err);
 /* Collective: makes the executor sum gradients over ranks, and decides whether the loop runs
  * ahead. */

@@ -99,6 +99,13 @@ static bool of_training(const lf_trainer *t, int chain)
     return yes;
 }
 
+int lf_train_find_texts(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
+{
+    return t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
+                                        t->texts_place, err)
+                       : 0;
+}
+
 int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                           lf_err *err)
 {
@@ -106,9 +113,7 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     const size_t i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
     lf_loader_batch texts = *b;
-    int rc = t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
-                                          t->texts_place, err)
-                         : 0;
+    int rc = lf_train_find_texts(t, b, err);
     if (t->texts_cu) {
         texts.cu_seqlens = t->texts_cu;
         texts.positions = t->texts_place;

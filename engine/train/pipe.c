@@ -117,6 +117,8 @@ static int read_one(lf_trainer *t, lf_loader *data, int32_t i, lf_err *err)
     if (rc != 0)
         return rc;
     keep(t, &p->batch[i], b);
+    if (lf_train_find_texts(t, b, err)) /* ranks agree behind this, and nowhere in a list */
+        return LF_EINVAL;
     return p->sight ? lf_train_see(p->sight[i], data, b, err) : 0;
 }
 
@@ -529,17 +531,19 @@ int lf_train_pipe_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n
     while ((rc = read_some(t, f, last, &lists, err)) == 0 && lists) {
         p->asked = 0;
         rc = walk(t, lists, err);
+        if (rc != 0)
+            lf_train_pass_failed(t, err);
         f->ran = rc != 0 ? INT64_MAX : f->ran + lists->spec.micro_batches;
         for (int i = 0; rc == 0 && i + 1 < t->m.cut.n_chunks; i++) { /* the caller, of the last */
             const struct lf_train_chunk *h = &t->m.cut.chunk[i];
             lf_train_expect_passes(t, f->train ? h->train : h->valid, lists->spec.micro_batches,
                                    false);
         }
-        if (rc == 0 && f->each)
+        if (rc == 0 && f->each) {
             rc = lf_train_together(t, p->asked, err);
-        /* lf_train_stand_by takes its part in what is left of one chunk alone */
-        if (rc != 0 && (f->ran == INT64_MAX || t->m.cut.n_chunks > 1))
-            lf_train_pass_failed(t, err);
+            if (t->comms.experts) /* which goes through as many lists as this column */
+                rc = lf_comm_agree_ok(t->comms.data, rc, err);
+        }
         if (rc != 0)
             break;
     }

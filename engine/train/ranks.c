@@ -36,7 +36,7 @@ int lf_train_agree(const lf_trainer *t, int rc, lf_err *err)
 void lf_train_pass_failed(const lf_trainer *t, const lf_err *err)
 {
     char text[1100];
-    if (t->who.expert_ranks <= 1 || !err)
+    if ((t->who.expert_ranks <= 1 && t->who.pipeline_ranks <= 1) || !err)
         return;
     snprintf(text, sizeof text, "rank %d failed in step %lld: %s", t->run.rank,
              (long long)t->s.step + 1, err->text);

@@ -100,8 +100,16 @@ if have_ranks; then
     same tensor "matrices on two ranks"
     on 2 pipe --steps 6 --dropout --pipeline 2
     says "the embedding is the head too" "a pipeline of a model with a tied head is refused"
+    sed 's/^steps = .*/steps = 1/; s/^\[model\]/&\ntied_head = no/' "$dir/bert.ini" >"$dir/untied.ini"
+    must "$stages/lf-pretrain" --config "$dir/untied.ini" --out "$dir/untied"
+    on 1 whole --steps 6 --init-from "$dir/untied/checkpoint"
+    on 2 parts --steps 6 --init-from "$dir/untied/checkpoint" --pipeline 2
+    near_losses whole parts 1e-5 6
+    ok $? "layers on two ranks, the same losses" "$(cat "$dir/err")"
+    on 2 many --steps 6 --init-from "$dir/untied/checkpoint" --pipeline 2 --max-docs 3
+    says "more than 6 texts, for which there is no room: raise max_docs" "texts that find no room are told, whatever rank waits"
 else
-    skip_some 3 "ranks cannot be started here"
+    skip_some 5 "ranks cannot be started here"
 fi
 
 # --- what is refused ---
@@ -176,4 +184,4 @@ grep -q "labels: accuracy ${right%0000}" "$dir/err" || grep -q "labels: accuracy
 ok $? "as many are right as is told: $right" "$(cat "$dir/err")"
 grep -q '"macro_f1"' "$dir/told/scores/results.json" && grep -q '"matthews"' "$dir/told/scores/results.json"
 ok $? "with macro F1 and Matthews"
-finish 24
+finish 26
