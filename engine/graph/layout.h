@@ -107,7 +107,8 @@ struct lf_layout {
 #define LF_EXPERT_ROOM 2.0
 
 /* Rows of the context axis with context_gather. A rank has blocks of lf_context_block(own rows):
- * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal. */
+ * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal; all
+ * of them where they are many and have no such divisor. */
 enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20 };
 int64_t lf_context_block(int64_t own_rows);
 /* A micro-batch; rows is a multiple of ranks. causal: a row sees those before it, else its whole
