@@ -46,9 +46,24 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
+/* An output of a node that computes nothing is what that node read. */
+static int hand_output(lf_graph *g, int32_t from, int32_t to)
+{
+    struct lf_tensor *x = &g->t[from], *y = &g->t[to];
+    if (!x->is_output)
+        return 0;
+    if (y->is_output || y->parent)
+        return lf_graph_fail(g, LF_EINVAL, "output %s: %s is %s", x->out_name, y->name,
+                             y->parent ? "a part of another tensor" : "an output already");
+    y->is_output = y->dense_only = true;
+    y->out_name = x->out_name;
+    x->is_output = false;
+    return 0;
+}
+
 /* Without rows to gather lf_tp_enter computes nothing: its readers take what it read, in the type
  * that they want (the gate of a shared expert stays f32). */
-static void drop_enters(lf_graph *g)
+static int drop_enters(lf_graph *g)
 {
     for (size_t i = 0; i < g->n_n; i++) {
         const struct lf_node n = g->n[i];
@@ -62,9 +77,12 @@ static void drop_enters(lf_graph *g)
             if (g->t[k].parent == n.out[0])
                 g->t[k].parent = n.in[0];
         g->t[n.in[0]].pinned = g->t[n.in[0]].pinned || g->t[n.out[0]].pinned;
+        if (hand_output(g, n.out[0], n.in[0]))
+            return g->err.rc;
         g->n[i].op = LF_OP_NONE;
     }
     lf_compact(g);
+    return 0;
 }
 
 /* What ranks add up is not rounded before, so that bf16 is rounded once, as by one rank. A sum has
@@ -100,7 +118,7 @@ int lf_layout_check(lf_graph *g, lf_err *err)
     if (rc == 0 && g->ps->layout.tensor > 1)
         rc = check_axis(g, LF_AXIS_TENSOR);
     if (rc == 0 && g->ps->layout.tensor > 1) {
-        drop_enters(g);
+        rc = drop_enters(g);
         keep_addends(g);
     }
     return rc != 0 ? lf_graph_check(g, err) : 0;
