@@ -46,19 +46,20 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
-/* An output of a node that computes nothing is what that node read. */
-static int hand_output(lf_graph *g, int32_t from, int32_t to)
+/* Is x read from outside under the name of y, which goes? */
+static void move_output(lf_graph *g, int32_t y, int32_t x)
 {
-    struct lf_tensor *x = &g->t[from], *y = &g->t[to];
-    if (!x->is_output)
-        return 0;
-    if (y->is_output || y->parent)
-        return lf_graph_fail(g, LF_EINVAL, "output %s: %s is %s", x->out_name, y->name,
-                             y->parent ? "a part of another tensor" : "an output already");
-    y->is_output = y->dense_only = true;
-    y->out_name = x->out_name;
-    x->is_output = false;
-    return 0;
+    struct lf_tensor *from = &g->t[y], *to = &g->t[x];
+    if (!from->is_output)
+        return;
+    if (to->is_output || to->parent || to->role != LF_ROLE_ACT) {
+        lf_graph_fail(g, LF_EINVAL, "output %s: %s cannot be read under this name too",
+                      from->out_name, to->name);
+        return;
+    }
+    to->is_output = to->dense_only = true;
+    to->out_name = from->out_name;
+    from->is_output = false;
 }
 
 /* Without rows to gather lf_tp_enter computes nothing: its readers take what it read, in the type
@@ -77,8 +78,7 @@ static int drop_enters(lf_graph *g)
             if (g->t[k].parent == n.out[0])
                 g->t[k].parent = n.in[0];
         g->t[n.in[0]].pinned = g->t[n.in[0]].pinned || g->t[n.out[0]].pinned;
-        if (hand_output(g, n.out[0], n.in[0]))
-            return g->err.rc;
+        move_output(g, n.out[0], n.in[0]);
         g->n[i].op = LF_OP_NONE;
     }
     lf_compact(g);

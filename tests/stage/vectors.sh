@@ -84,8 +84,8 @@ on1 kill --save-interval 7
 is "$often $(id kill) $(metrics kill | cksum)" "1 $(id one) $(metrics one | cksum)" "killed and continued, the same bits"
 on1 six --steps 6 --dropout
 same() { # same NAME WORDS
-    near_losses six "$1" 1e-5 6 && awk -v a="$(field six valid_loss)" -v b="$(field "$1" valid_loss)" 'BEGIN { exit !(a > 0 && a - b < 1e-4 && b - a < 1e-4) }'
-    ok $? "$2, the same losses, in validation too" "$(cat "$dir/err")"
+    near_losses six "$1" 1e-5 6 && awk -v a="$(field six valid_loss)" -v b="$(field "$1" valid_loss)" 'BEGIN { exit !(a > 0 && a - b < 1e-5 && b - a < 1e-5) }'
+    ok $? "$2, the same losses, of validation too" "$(field six valid_loss) $(field "$1" valid_loss) $(cat "$dir/err")"
 }
 on1 micro --steps 6 --dropout --micro-batch 1
 same micro "with dropout, micro-batches of half the size"
@@ -100,16 +100,14 @@ if have_ranks; then
     same tensor "matrices on two ranks"
     on 2 pipe --steps 6 --dropout --pipeline 2
     says "the embedding is the head too" "a pipeline of a model with a tied head is refused"
-    sed 's/^steps = .*/steps = 1/; s/^\[model\]/&\ntied_head = no/' "$dir/bert.ini" >"$dir/untied.ini"
-    must "$stages/lf-pretrain" --config "$dir/untied.ini" --out "$dir/untied"
-    on 1 whole --steps 6 --init-from "$dir/untied/checkpoint"
-    on 2 parts --steps 6 --init-from "$dir/untied/checkpoint" --pipeline 2
-    near_losses whole parts 1e-5 6
-    ok $? "layers on two ranks, the same losses" "$(cat "$dir/err")"
-    on 2 many --steps 6 --init-from "$dir/untied/checkpoint" --pipeline 2 --max-docs 3
-    says "more than 6 texts, for which there is no room: raise max_docs" "texts that find no room are told, whatever rank waits"
+    sed '/^objective/d; /^mask_token/d; /_dropout/d; s/family = bert/family = llama/' "$dir/bert.ini" >"$dir/llama.ini"
+    must "$stages/lf-pretrain" --config "$dir/llama.ini" --out "$dir/llama"
+    rm -rf "$dir/six"
+    on1 six --steps 6 --init-from "$dir/llama/checkpoint"
+    on 2 untied --steps 6 --init-from "$dir/llama/checkpoint" --pipeline 2
+    same untied "a layer of a decoder on each of two ranks"
 else
-    skip_some 5 "ranks cannot be started here"
+    skip_some 4 "ranks cannot be started here"
 fi
 
 # --- what is refused ---
@@ -156,12 +154,11 @@ if have_ranks; then
         --give embeddings --threads 1 --out "$dir/ranks" "$dir/rows.jsonl" 2>"$dir/err"
     cmp -s "$dir/vectors/scores/scores.jsonl" "$dir/ranks/scores/scores.jsonl"
     ok $? "two ranks, the same bytes" "$(cat "$dir/err")"
-    mkdir -p "$dir/halves"
+    mkdir -p "$dir/tensor-told"
     $launch 2 -- "$stages/lf-score" --checkpoint "$dir/one/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token \
-        --give embeddings --threads 1 --tensor 2 --out "$dir/halves" "$dir/rows.jsonl" 2>"$dir/err"
-    for n in vectors halves; do sed 's/.*\[\(.*\)\].*/\1/' "$dir/$n/scores/scores.jsonl" | tr ',' '\n' >"$dir/$n.numbers"; done
-    paste -d' ' "$dir/vectors.numbers" "$dir/halves.numbers" | awk 'NF != 2 || $1 - $2 > 1e-5 || $2 - $1 > 1e-5 { bad = 1 } END { exit bad || NR != 7680 }'
-    ok $? "matrices on two ranks, the same vectors" "$(cat "$dir/err")"
+        --give embeddings --tensor 2 --threads 1 --out "$dir/tensor-told" "$dir/rows.jsonl" 2>"$dir/err"
+    alike "$dir/vectors/scores/scores.jsonl" "$dir/tensor-told/scores/scores.jsonl" 1e-5 >"$dir/apart"
+    ok $? "and with matrices on two ranks nearly the same numbers" "$(cat "$dir/apart" "$dir/err")"
 else
     skip_some 2 "ranks cannot be started here"
 fi
@@ -190,4 +187,4 @@ grep -q "labels: accuracy ${right%0000}" "$dir/err" || grep -q "labels: accuracy
 ok $? "as many are right as is told: $right" "$(cat "$dir/err")"
 grep -q '"macro_f1"' "$dir/told/scores/results.json" && grep -q '"matthews"' "$dir/told/scores/results.json"
 ok $? "with macro F1 and Matthews"
-finish 27
+finish 26
