@@ -20,7 +20,8 @@ struct lf_label_train {
     double *y;        /* [rows], the label of a text */
     int64_t rows;
     int row; /* enum lf_model_label_row */
-    /* of finish: [labels, labels], or two numbers for each document */
+    /* of finish: [labels, labels], or of each document x, y and whether it was seen: one that does
+     * not fit into seq_length is left out */
     double *table;
 };
 
@@ -36,6 +37,14 @@ static const char *const metrics[LF_LABEL_KINDS][LF_LABEL_METRICS] = MEASURES(""
 static const char *const valid_metrics[LF_LABEL_KINDS][LF_LABEL_METRICS] = MEASURES("valid_");
 static const size_t n_metrics[LF_LABEL_KINDS] = {4, 4, 3, 4, 3};
 static const char *const kinds[LF_LABEL_KINDS] = {"one", "any", "numbers", "tokens", "span"};
+
+/* F1 and Matthews of classes are of two: with more there is nothing to report, and none to be the
+ * best by. */
+static size_t measured(const struct lf_label_form *f)
+{
+    const bool classes = f->kind == LF_LABEL_ONE || f->kind == LF_LABEL_TOKENS;
+    return classes && f->labels != 2 ? 2 : n_metrics[f->kind];
+}
 
 int lf_label_of(enum lf_label_kind kind)
 {
@@ -68,20 +77,33 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
 
 /* ---- data ---- */
 
+/* How many of the numbers of the label of this document are classes of its tokens. */
+static uint64_t classes_of(const lf_label_train *r, const double *y, int64_t tokens)
+{
+    uint64_t n = 0;
+    for (int64_t i = 0; r->o.form.kind == LF_LABEL_TOKENS && i < tokens; i++)
+        n += y[i] >= 0;
+    return n;
+}
+
 static int check_split(const lf_label_train *r, lf_trainer *t, bool valid, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < lf_train_n_sources(t, valid) && rc == 0; i++) {
         const lf_shardset *s = lf_train_source_set(t, i, valid);
         const uint64_t docs = lf_shardset_get_info(s)->n_docs;
-        uint64_t longest = 0;
+        uint64_t longest = 0, classes = 0;
         for (uint64_t d = 0; d < docs; d++)
             longest = lf_shardset_doc_len(s, d) > longest ? lf_shardset_doc_len(s, d) : longest;
         double *y = lf_calloc((size_t)longest + (size_t)r->o.form.labels, sizeof *y, err);
         rc = y ? 0 : LF_ENOMEM;
         for (uint64_t d = 0; d < docs && rc == 0; d++)
-            rc = lf_label_read(y, &r->o.form, s, d, err);
+            if ((rc = lf_label_read(y, &r->o.form, s, d, err)) == 0)
+                classes += classes_of(r, y, (int64_t)lf_shardset_doc_len(s, d));
         free(y);
+        if (rc == 0 && r->o.form.kind == LF_LABEL_TOKENS && !classes && !valid)
+            rc = lf_fail(err, LF_EINVAL, "column \"%.60s\": not one token has a class",
+                         r->o.form.column);
         if (rc != 0)
             lf_err_prefix(err, "%s: %s split", lf_train_source_dir(t, i, valid),
                           valid ? "valid" : "train");
@@ -170,8 +192,9 @@ static int visit(void *user, const struct lf_train_view *v, lf_err *err)
         rc = of_segment(r, v, s, &l, err);
         for (int64_t t = 0; t < l.rows && rc == 0; t++) {
             if (r->o.form.kind == LF_LABEL_NUMBERS) {
-                r->table[2 * doc] = (double)l.z[0];
-                r->table[2 * doc + 1] = l.y[0];
+                r->table[3 * doc] = (double)l.z[0];
+                r->table[3 * doc + 1] = l.y[0];
+                r->table[3 * doc + 2] = 1;
             } else if (l.y[t] >= 0) {
                 r->table[(int64_t)l.y[t] * n + lf_label_best(l.z + t * n, n)] += 1;
             }
@@ -184,12 +207,15 @@ static json_t *of_numbers(const lf_label_train *r, size_t docs, lf_err *err)
 {
     double *x = lf_calloc(2 * docs + 1, sizeof *x, err), *y = x + docs, rank = 0;
     json_t *o = NULL;
+    size_t n = 0;
     for (size_t i = 0; x && i < docs; i++) {
-        x[i] = r->table[2 * i];
-        y[i] = r->table[2 * i + 1];
+        if (!(r->table[3 * i + 2] > 0))
+            continue;
+        x[n] = r->table[3 * i];
+        y[n++] = r->table[3 * i + 1];
     }
-    if (x && lf_label_spearman(&rank, x, y, docs, err) == 0) {
-        const double pearson = lf_label_pearson(x, y, docs);
+    if (x && lf_label_spearman(&rank, x, y, n, err) == 0) {
+        const double pearson = lf_label_pearson(x, y, n);
         o = isfinite(pearson) && isfinite(rank)
                 ? json_pack("{s:f, s:f}", "pearson", pearson, "spearman", rank)
                 : json_object();
@@ -201,8 +227,12 @@ static json_t *of_numbers(const lf_label_train *r, size_t docs, lf_err *err)
 static json_t *of_classes(const lf_label_train *r)
 {
     const int64_t n = r->o.form.labels;
-    return json_pack("{s:f, s:f, s:f}", "accuracy", lf_label_accuracy(r->table, n), "macro_f1",
-                     lf_label_macro_f1(r->table, n), "matthews", lf_label_matthews(r->table, n));
+    const double accuracy = lf_label_accuracy(r->table, n);
+    return !isfinite(accuracy) /* not one token has a class */
+               ? json_object()
+               : json_pack("{s:f, s:f, s:f}", "accuracy", accuracy, "macro_f1",
+                           lf_label_macro_f1(r->table, n), "matthews",
+                           lf_label_matthews(r->table, n));
 }
 
 /* Of the first source with a valid split: all that sums over micro-batches do not tell. */
@@ -214,7 +244,7 @@ static int finish(void *user, lf_trainer *t, lf_err *err)
         r->o.form.kind == LF_LABEL_SPAN || r->o.form.labels > (numbers ? 1 : MOST_CLASSES))
         return 0;
     const size_t docs = (size_t)lf_shardset_get_info(lf_train_source_set(t, 0, true))->n_docs;
-    const size_t n = numbers ? 2 * docs : (size_t)(r->o.form.labels * r->o.form.labels);
+    const size_t n = numbers ? 3 * docs : (size_t)(r->o.form.labels * r->o.form.labels);
     const struct lf_train_over pass = {.valid = true, .user = r, .visit = visit};
     free(r->table);
     r->table = lf_calloc(n, sizeof *r->table, err);
@@ -254,8 +284,8 @@ lf_label_train *lf_label_train_create(const struct lf_label_train_opts *o, lf_er
         .means = means,
         .metrics = metrics[o->form.kind],
         .valid_metrics = valid_metrics[o->form.kind],
-        .n_metrics = n_metrics[o->form.kind],
-        .n_shown = n_metrics[o->form.kind],
+        .n_metrics = measured(&o->form),
+        .n_shown = measured(&o->form),
         .identity = json_pack("{s:s, s:I, s:s, s:b, s:I}", "loss", kinds[o->form.kind], "labels",
                               (json_int_t)o->form.labels, "column", o->form.column, "dropout",
                               o->dropout, "separator", (json_int_t)o->separator),
