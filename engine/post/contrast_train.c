@@ -74,6 +74,52 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
         &(struct lf_decoder_heads){.train = train, .hidden = true, .dropout = t->o.dropout}, err);
 }
 
+/* ---- data ---- */
+
+static int one_text(const lf_contrast_train *t, const lf_shardset *s, uint64_t doc, lf_err *err)
+{
+    const char *file = "";
+    uint64_t index = 0;
+    lf_shardset_locate(s, doc, &file, &index);
+    return lf_fail(err, LF_EINVAL,
+                   "%s: document %llu is one text; a question and its answer are asked for, with "
+                   "token %lld (separator) behind each",
+                   file, (unsigned long long)index, (long long)t->o.separator);
+}
+
+/* Is there a second text in every document of the set? */
+static int check_set(const lf_contrast_train *t, const lf_shardset *s, lf_err *err)
+{
+    const uint64_t docs = lf_shardset_get_info(s)->n_docs;
+    size_t longest = 0;
+    int rc = 0;
+    for (uint64_t d = 0; d < docs; d++)
+        longest = lf_shardset_doc_len(s, d) > longest ? lf_shardset_doc_len(s, d) : longest;
+    int32_t *tokens = lf_calloc(longest + 1, sizeof *tokens, err);
+    if (!tokens)
+        return LF_ENOMEM;
+    for (uint64_t d = 0; d < docs && rc == 0; d++) {
+        const size_t n = lf_shardset_doc_len(s, d);
+        rc = lf_shardset_read(s, d, 0, n, tokens, err);
+        if (rc == 0 && n && lf_texts_end(tokens, 0, (int64_t)n, t->o.separator) >= (int64_t)n)
+            rc = one_text(t, s, d, err);
+    }
+    free(tokens);
+    return rc;
+}
+
+/* What is wrong with a document is told before the first step. */
+static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
+{
+    int rc = 0;
+    for (int valid = 0; valid < 2 && fresh && lf_train_first_rank(t); valid++)
+        for (size_t i = 0; i < lf_train_n_sources(t, valid) && rc == 0; i++)
+            if ((rc = check_set(user, lf_train_source_set(t, i, valid), err)) != 0)
+                lf_err_prefix(err, "%s: %s split", lf_train_source_dir(t, i, valid),
+                              valid ? "valid" : "train");
+    return rc;
+}
+
 /* ---- the texts of a micro-batch ---- */
 
 /* Rows of a text that its vector is made of. */
@@ -104,16 +150,9 @@ static int each_text(lf_contrast_train *t, const struct lf_train_view *v,
             end = lf_texts_end(b->tokens, at, last, t->o.separator);
             rc = each(t, b->sample_ids[first / b->T], pooled(t, at, end), role++, arg, err);
         }
-        if (rc == 0 && role < 2) {
-            const char *file = "";
-            uint64_t index = 0;
-            lf_shardset_locate(lf_loader_set(v->data, b->seg_source[s]), (uint64_t)b->seg_doc[s],
-                               &file, &index);
-            rc = lf_fail(err, LF_EINVAL,
-                         "%s: document %llu is one text; a question and its answer are asked for, "
-                         "with token %lld (separator) behind each",
-                         file, (unsigned long long)index, (long long)t->o.separator);
-        }
+        if (rc == 0 && role < 2)
+            rc =
+                one_text(t, lf_loader_set(v->data, b->seg_source[s]), (uint64_t)b->seg_doc[s], err);
     }
     return rc;
 }
@@ -322,6 +361,7 @@ lf_contrast_train *lf_contrast_train_create(const struct lf_contrast_train_opts 
         .units = "questions",
         .dropout = o->dropout,
         .declare = declare,
+        .prepare = prepare,
         .graph = graph,
         .survey = survey,
         .surveyed = surveyed,

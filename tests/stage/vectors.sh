@@ -119,6 +119,10 @@ refused() { # refused WORDS TEXT ARGS...
     ok $? "$_text is refused" "$(cat "$dir/err")"
 }
 refused "is one text; a question and its answer are asked for" "a text that ends otherwise" --separator 3
+{ head -n 200 "$dir/pairs.jsonl"; echo '{"prompt":"[CLS]alone[SEP]"}'; } >"$dir/some.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text token --shape prompt --out "$dir/some" "$dir/some.jsonl"
+refused "train split: train-00000.h5: document 200 is one text" "a question without an answer, before the first step" --data "$dir/some/shards" --steps 1 \
+    --batch 1 --micro-batch 1
 refused "temperature belongs to objective = contrast" "the temperature of labels" --objective labels --temperature 1
 sed '/^separator/d' "$dir/run.ini" >"$dir/none.ini"
 train "$stages/lf-rm" "$dir/none.ini" none
@@ -187,4 +191,4 @@ grep -q "labels: accuracy ${right%0000}" "$dir/err" || grep -q "labels: accuracy
 ok $? "as many are right as is told: $right" "$(cat "$dir/err")"
 grep -q '"macro_f1"' "$dir/told/scores/results.json" && grep -q '"matthews"' "$dir/told/scores/results.json"
 ok $? "with macro F1 and Matthews"
-finish 26
+finish 27
