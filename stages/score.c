@@ -277,6 +277,10 @@ static int load(score *s, lf_err *err)
     r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
     r->max_context = lf_rm_max_context(s->rm);
     r->gives = gives(s);
+    if (s->best && r->gives != LF_RM_GIVES_SCORE)
+        return lf_fail(err, LF_EINVAL,
+                       "best belongs to scores, and this model gives labels ([model] output = "
+                       "labels)");
     if ((rc = open_media(s, err)) != 0)
         return rc;
     s->rows = lf_rm_rows_create(r, err);

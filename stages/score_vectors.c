@@ -13,12 +13,15 @@
 #include "engine/base/mem.h"
 #include "engine/store/h5.h"
 
-/* A row without a vector has NANs. */
+/* A row that has an error has NANs. */
 static int take(float *row, int64_t width, const char *line, size_t len, const char *path,
                 lf_err *err)
 {
     json_t *o = lf_json_load_text(line, len, path, err), *v = json_object_get(o, "embedding");
     int rc = o ? 0 : LF_EFORMAT;
+    if (rc == 0 && !v && !json_object_get(o, "error"))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s has a line without a vector: it was made with give = scores", path);
     if (rc == 0 && v && (int64_t)json_array_size(v) != width)
         rc = lf_fail(err, LF_EFORMAT, "%s: a vector of %zu numbers, where the model has %lld", path,
                      json_array_size(v), (long long)width);

@@ -74,6 +74,14 @@ static bool names_pictures(const lf_rm_rows *r, const json_t *row)
     return any;
 }
 
+/* What is right of a text, as in training (label_data.h): a number, true or false; NaN: neither. */
+static double right_of(const json_t *label)
+{
+    return json_is_boolean(label)  ? (double)json_is_true(label)
+           : json_is_number(label) ? json_number_value(label)
+                                   : (double)NAN;
+}
+
 static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
 {
     const lf_corpus_record *from = &f->record;
@@ -83,17 +91,15 @@ static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
         return rc;
     lf_row_json(&o, from, LF_ROW_STRICT, f->where, NULL, NULL); /* a broken row is told of later */
     const char *subset = json_string_value(json_object_get(o, "subset"));
-    const json_t *label = json_object_get(o, "label");
     struct lf_rm_row *row = &r->rows[r->n];
-    *row =
-        (struct lf_rm_row){.len = from->len,
-                           .form = from->form,
-                           .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
-                           .where = lf_arena_strdup(r->arena, f->where, err),
-                           .id = id_of(r, o, (size_t)from->line, err),
-                           .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL,
-                           .label = json_is_number(label) ? json_number_value(label) : (double)NAN,
-                           .pictures = names_pictures(r, o)};
+    *row = (struct lf_rm_row){.len = from->len,
+                              .form = from->form,
+                              .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
+                              .where = lf_arena_strdup(r->arena, f->where, err),
+                              .id = id_of(r, o, (size_t)from->line, err),
+                              .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL,
+                              .label = right_of(json_object_get(o, "label")),
+                              .pictures = names_pictures(r, o)};
     bool missing = subset && !row->subset;
     json_decref(o);
     if (!row->text || !row->where || !row->id || missing)

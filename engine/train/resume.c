@@ -189,7 +189,11 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     if (rc != 0)
         return rc;
     rc = lf_weights_config(&mc, ck, err);
-    if (rc == 0 && mc.output != t->mc.output)
+    const bool others =
+        t->mc.output == LF_OUTPUT_LABELS &&
+        (mc.labels != t->mc.labels || mc.label_bias != t->mc.label_bias ||
+         lf_model_label_inner(&mc) != lf_model_label_inner(&t->mc)); /* as weights.c has it */
+    if (rc == 0 && (mc.output != t->mc.output || others))
         lf_train_log(t, 2, "the head of %s is left out: this model gives %s", t->c->init_from,
                      t->mc.output == LF_OUTPUT_LABELS ? "labels" : "scores");
     mc.output = t->mc.output;
