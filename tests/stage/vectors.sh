@@ -191,4 +191,20 @@ grep -q "labels: accuracy ${right%0000}" "$dir/err" || grep -q "labels: accuracy
 ok $? "as many are right as is told: $right" "$(cat "$dir/err")"
 grep -q '"macro_f1"' "$dir/told/scores/results.json" && grep -q '"matthews"' "$dir/told/scores/results.json"
 ok $? "with macro F1 and Matthews"
-finish 27
+tell() { # tell NAME ARGS...: by the model with labels
+    _name=$1
+    shift
+    "$stages/lf-score" --checkpoint "$dir/labels/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
+        --out "$dir/$_name" "$@" 2>"$dir/err"
+}
+sed 's/"label":1/"label":true/; s/"label":0/"label":false/' "$dir/prompts.jsonl" >"$dir/said.jsonl"
+tell said "$dir/said.jsonl"
+cmp -s "$dir/told/scores/results.json" "$dir/said/scores/results.json"
+ok $? "true and false are labels" "$(cat "$dir/err")"
+tell best --best "$dir/prompts.jsonl"
+says "best belongs to scores" "the best of labels is refused"
+mkdir -p "$dir/mixed/scores"
+head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
+tell mixed --give embeddings "$dir/prompts.jsonl"
+says "has a line without a vector" "vectors behind lines of labels are refused"
+finish 30
