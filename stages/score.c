@@ -277,6 +277,9 @@ static int load(score *s, lf_err *err)
     r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
     r->max_context = lf_rm_max_context(s->rm);
     r->gives = gives(s);
+    if (s->run.reading.separator >= lf_rm_config(s->rm)->vocab)
+        return lf_fail(err, LF_EINVAL, "separator = %lld: the vocabulary has %lld words",
+                       (long long)s->run.reading.separator, (long long)lf_rm_config(s->rm)->vocab);
     if (s->best && r->gives != LF_RM_GIVES_SCORE)
         return lf_fail(err, LF_EINVAL,
                        "best belongs to scores, and this model gives labels ([model] output = "

@@ -203,8 +203,10 @@ cmp -s "$dir/told/scores/results.json" "$dir/said/scores/results.json"
 ok $? "true and false are labels" "$(cat "$dir/err")"
 tell best --best "$dir/prompts.jsonl"
 says "best belongs to scores" "the best of labels is refused"
+tell beyond --separator 260 "$dir/prompts.jsonl"
+says "separator = 260: the vocabulary has 260 words" "a separator that there is not is refused"
 mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 30
+finish 31
