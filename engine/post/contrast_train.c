@@ -258,6 +258,15 @@ static int collect(lf_contrast_train *t, lf_trainer *trainer, lf_err *err)
     return rc;
 }
 
+/* Vectors that are none have a loss that is none, which ends the run as any such loss does. */
+static void no_numbers(lf_contrast_train *t, size_t questions, size_t slopes)
+{
+    for (size_t i = 0; i < questions; i++)
+        t->loss[i] = t->cosine[i] = (double)NAN;
+    for (size_t i = 0; i < slopes; i++)
+        t->slope[i] = (double)NAN;
+}
+
 /* Every rank computes the same of the same vectors. */
 static int gathered(void *user, lf_trainer *trainer, bool valid, int64_t first, int64_t n,
                     lf_err *err)
@@ -284,8 +293,15 @@ static int gathered(void *user, lf_trainer *trainer, bool valid, int64_t first, 
     t->right = lf_calloc(q, sizeof *t->right, err);
     if (!t->loss || !t->cosine || !t->right)
         return LF_ENOMEM;
-    return lf_contrast_loss(
-        &c, &(struct lf_contrast_out){t->loss, t->cosine, t->right, valid ? NULL : t->slope}, err);
+    lf_err why = LF_ERR_INIT;
+    rc = lf_contrast_loss(
+        &c, &(struct lf_contrast_out){t->loss, t->cosine, t->right, valid ? NULL : t->slope}, &why);
+    if (rc == LF_ENUMERIC) {
+        lf_train_log(trainer, 1, "%s", why.text);
+        no_numbers(t, q, t->at[n] * (size_t)t->width);
+        return 0;
+    }
+    return rc != 0 ? lf_fail(err, rc, "%s", why.text) : 0;
 }
 
 /* ---- a micro-batch ---- */

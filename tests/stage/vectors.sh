@@ -124,6 +124,10 @@ must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text t
 refused "train split: train-00000.h5: document 200 is one text" "a question without an answer, before the first step" --data "$dir/some/shards" --steps 1 \
     --batch 1 --micro-batch 1
 refused "temperature belongs to objective = contrast" "the temperature of labels" --objective labels --temperature 1
+must "$tool" poison "$dir/bert/checkpoint" "$dir/poison"
+on1 poisoned --init-from "$dir/poison" --steps 2
+says "diverged at step 1: the loss is not finite" "vectors that are none end the run as a loss does"
+says "has a number that is not finite" "which says of which text"
 sed '/^separator/d' "$dir/run.ini" >"$dir/none.ini"
 train "$stages/lf-rm" "$dir/none.ini" none
 says "objective = contrast needs separator" "and texts that end nowhere"
@@ -209,4 +213,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 31
+finish 33
