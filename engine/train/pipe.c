@@ -89,7 +89,7 @@ size_t lf_train_pipe_bytes(const struct lf_train_config *c, const struct lf_trai
 static void keep(const lf_trainer *t, lf_loader_batch *to, const lf_loader_batch *b)
 {
     const lf_loader_batch own = *to;
-    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs;
+    const size_t rows = (size_t)t->m.rows, docs = (size_t)lf_train_max_docs(t->c);
     *to = *b;
     to->sample_ids = memcpy(own.sample_ids, b->sample_ids, (size_t)b->B * sizeof(int64_t));
     to->tokens = memcpy(own.tokens, b->tokens, rows * sizeof(int32_t));

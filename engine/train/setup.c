@@ -21,6 +21,15 @@ int64_t lf_train_max_docs(const struct lf_train_config *c)
     return (int64_t)lf_loader_segs(&lc) * c->micro_batch;
 }
 
+/* Texts of a micro-batch: documents, or, where these are several texts, four of each on average. */
+static int64_t texts_room(const struct lf_train_config *c, int64_t rows)
+{
+    const int64_t docs = lf_train_max_docs(c);
+    if (!c->objective || !c->objective->several)
+        return docs;
+    return 4 * docs < rows ? 4 * docs : rows;
+}
+
 static int check_ramp(const struct lf_train_config *c, lf_err *err)
 {
     if (c->n_ramp < 1 || c->ramp[0].from_sample != 0)
@@ -405,7 +414,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
             "leave sequence_parallel out",
             (long long)m->own_rows, who->context_ranks > 1 ? " / context" : "", who->tensor_ranks,
             who->tensor_ranks * who->context_ranks);
-    m->n_docs = lf_train_max_docs(c);
+    m->n_docs = texts_room(c, m->rows);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)

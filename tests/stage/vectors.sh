@@ -89,6 +89,8 @@ same() { # same NAME WORDS
 }
 on1 micro --steps 6 --dropout --micro-batch 1
 same micro "with dropout, micro-batches of half the size"
+on1 few --steps 2 --max-docs 4
+is $rc 0 "max_docs counts documents, which are several texts each"
 on1 both --steps 6 --dropout --both-ways
 on1 cold --steps 6 --dropout --temperature 0.2
 on1 first --steps 6 --dropout --pooling first
@@ -213,4 +215,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 33
+finish 34
