@@ -665,9 +665,13 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
     const char *class = lf_hf_class_of(f, c);
     if (scores && !class) {
         lf_fail(err, LF_EINVAL,
-                "a model that gives %s cannot be written as family %s: transformers has no class "
-                "for it",
-                c->output == LF_OUTPUT_LABELS ? "labels" : "scores", f->name);
+                "a model that gives %s cannot be written as family %s: no class of transformers is "
+                "known here that reads it",
+                c->output != LF_OUTPUT_LABELS        ? "scores"
+                : c->labels_of == LF_LABELS_OF_TEXT  ? "labels"
+                : c->labels_of == LF_LABELS_OF_TOKEN ? "labels of tokens"
+                                                     : "spans",
+                f->name);
         return NULL;
     }
     json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", class, "dtype", dtype,
