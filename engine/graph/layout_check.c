@@ -46,20 +46,19 @@ static int check_axis(lf_graph *g, enum lf_axis axis)
     return rc;
 }
 
-/* Is x read from outside under the name of y, which goes? */
-static void move_output(lf_graph *g, int32_t y, int32_t x)
+/* An output of a node that computes nothing is what that node read. */
+static int hand_output(lf_graph *g, int32_t from, int32_t to)
 {
-    struct lf_tensor *from = &g->t[y], *to = &g->t[x];
-    if (!from->is_output)
-        return;
-    if (to->is_output || to->parent || to->role != LF_ROLE_ACT) {
-        lf_graph_fail(g, LF_EINVAL, "output %s: %s cannot be read under this name too",
-                      from->out_name, to->name);
-        return;
-    }
-    to->is_output = to->dense_only = true;
-    to->out_name = from->out_name;
-    from->is_output = false;
+    struct lf_tensor *x = &g->t[from], *y = &g->t[to];
+    if (!x->is_output)
+        return 0;
+    if (y->is_output || y->parent || y->role != LF_ROLE_ACT)
+        return lf_graph_fail(g, LF_EINVAL, "output %s: %s cannot be read under this name too",
+                             x->out_name, y->name);
+    y->is_output = y->dense_only = true;
+    y->out_name = x->out_name;
+    x->is_output = false;
+    return 0;
 }
 
 /* Without rows to gather lf_tp_enter computes nothing: its readers take what it read, in the type
@@ -78,7 +77,8 @@ static int drop_enters(lf_graph *g)
             if (g->t[k].parent == n.out[0])
                 g->t[k].parent = n.in[0];
         g->t[n.in[0]].pinned = g->t[n.in[0]].pinned || g->t[n.out[0]].pinned;
-        move_output(g, n.out[0], n.in[0]);
+        if (hand_output(g, n.out[0], n.in[0]))
+            return g->err.rc;
         g->n[i].op = LF_OP_NONE;
     }
     lf_compact(g);
