@@ -108,8 +108,12 @@ if have_ranks; then
     on1 six --steps 6 --init-from "$dir/llama/checkpoint"
     on 2 untied --steps 6 --init-from "$dir/llama/checkpoint" --pipeline 2
     same untied "a layer of a decoder on each of two ranks"
+    awk 'BEGIN { for (i = 0; i < 8; i++) { s = ""; for (k = 0; k < 20; k++) s = s "[CLS]a[SEP]"; printf "{\"prompt\":\"%s\"}\n", s } }' >"$dir/many.jsonl"
+    must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text token --shape prompt --out "$dir/many" "$dir/many.jsonl"
+    on 2 many --data "$dir/many/shards" --steps 1 --valid-interval 0 --micro-batch 1 --max-docs 1 --init-from "$dir/llama/checkpoint" --pipeline 2
+    says "texts, for which there is no room: raise max_docs" "texts that find no room are told, and no rank of a pipeline waits"
 else
-    skip_some 4 "ranks cannot be started here"
+    skip_some 5 "ranks cannot be started here"
 fi
 
 # --- what is refused ---
@@ -215,4 +219,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 34
+finish 35
