@@ -4,6 +4,9 @@
  */
 #include "engine/train/axes.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "engine/train/zero.h"
 
 static int at_least_1(int n)
@@ -43,7 +46,23 @@ static int check_context(const struct lf_axes *a, lf_err *err)
             "context_kind = ring is not built, because a ring adds up what a row sees in "
             "the order in which it comes by, which is another one on each rank and never "
             "gives one rank's bits; take ulysses, or gather");
+    if (a->context_kind != LF_CONTEXT_ULYSSES && at_least_1(a->context) == 1)
+        return lf_fail(err, LF_EINVAL,
+                       "context_kind = %s is of ranks that divide rows; set context to 2 or more",
+                       lf_context_kind_name(a->context_kind));
     return 0;
+}
+
+/* "context = 2, tensor = 4 and pipeline = 2"; axes of one rank are not named. */
+static const char *sizes_text(char *buf, size_t cap, int context, int tensor, int pipeline)
+{
+    char more[32] = "";
+    if (tensor > 1)
+        snprintf(more, sizeof more, "%s tensor = %d", pipeline > 1 ? "," : " and", tensor);
+    snprintf(buf, cap, "context = %d%s", context, more);
+    if (pipeline > 1)
+        snprintf(buf + strlen(buf), cap - strlen(buf), " and pipeline = %d", pipeline);
+    return buf;
 }
 
 static bool folds(const struct lf_axes *a)
@@ -103,10 +122,9 @@ int lf_axes_check(const struct lf_axes *a, int ranks, lf_err *err)
     if (context > 1 && (context > most || tensor > most || pipeline > most ||
                         ranks % ((int64_t)context * tensor * pipeline)))
         return lf_fail(err, LF_EINVAL,
-                       "context = %d, tensor = %d and pipeline = %d: %d rank%s cannot form such "
-                       "groups; start a multiple of %lld ranks",
-                       context, tensor, pipeline, ranks, ranks == 1 ? "" : "s",
-                       (long long)context * tensor * pipeline);
+                       "%s: %d rank%s cannot form such groups; start a multiple of %lld ranks",
+                       sizes_text((char[96]){0}, 96, context, tensor, pipeline), ranks,
+                       ranks == 1 ? "" : "s", (long long)context * tensor * pipeline);
     if (tensor > most || pipeline > most || ranks % ((int64_t)tensor * pipeline))
         return pipeline == 1
                    ? lf_fail(err, LF_EINVAL,

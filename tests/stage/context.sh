@@ -28,7 +28,9 @@ plan() { "$stages/lf-pretrain" --config "$dir/run.ini" --plan --ranks "$@" 2>"$d
 one=$(plan 1) half=$(plan 2 --context 2)
 [ "$half" -ge $((one / 3)) ] && [ "$half" -le $((one * 7 / 10)) ]
 ok $? "two ranks with context = 2: activations of a rank take $half bytes of $one"
-refused "--ranks 3 --context 2" "context = 2, tensor = 1 and pipeline = 1: 3 ranks cannot form such groups"
+refused "--ranks 3 --context 2" "error: context = 2: 3 ranks cannot form such groups; start a multiple of 2 ranks"
+refused "--ranks 6 --context 2 --pipeline 2" "error: context = 2 and pipeline = 2: 6 ranks cannot form such groups"
+refused "--ranks 2 --context-kind gather" "context_kind = gather is of ranks that divide rows; set context to 2 or more"
 refused "--ranks 2 --context 65536 --tensor 65536" "2 ranks cannot form such groups"
 refused "--ranks 65536 --tensor 65536 --pipeline 65536" "65536 ranks cannot form such groups"
 refused "--ranks 3 --context 3 --seq-length 33" "heads = 8 do not divide among 3 ranks (context); take a context that divides heads"
@@ -51,4 +53,4 @@ trial adapter sft 2e-5 "2:context=2 $g2" --lora-rank 4
 "$stages/lf-dpo" --plan --config "$dir/run.ini" --data "$dir/pairs" --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
 grep -qF "context = 2: this loss compares whole texts" "$dir/err"
 ok $? "refused by dpo" "$(cat "$dir/err")"
-finish 34
+finish 36
