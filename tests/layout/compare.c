@@ -34,7 +34,8 @@ static struct rig_bounds bounds_bf16(const struct rig_case *k)
      * first step too. A of an adapter has small gradients, since B begins with zeros. */
     const bool divided = rounds_otherwise(k);
     const double more = (k->c.model.experts ? 5 : 1) * (divided ? 2 : 1),
-                 depth = (double)k->c.model.layers / 2; /* such rows make others in layers behind */
+                 /* Such rows make others in layers behind, as roundings do. */
+        depth = (double)k->c.model.layers / 2;
     /* Ranks that have the same head of keys each round their addend of the gradient of A. */
     const bool shared = k->layout.tensor > k->c.model.kv_heads;
     /* The load of routers counts rows: 8 sequences of 16 tokens to 2 of 4 experts each are 64 rows
@@ -45,7 +46,7 @@ static struct rig_bounds bounds_bf16(const struct rig_case *k)
     return (struct rig_bounds){.grad = !divided             ? 1e-5
                                        : k->c.model.experts ? routes
                                                             : 2e-2,
-                               .loss = more * (divided ? 2e-4 : 1e-4),
+                               .loss = more * (divided ? 2e-4 * depth : 1e-4),
                                .routes = divided ? one_row : more * 1e-4,
                                .norm = more * (divided ? 2e-3 : 1e-3),
                                .change = more * (!divided     ? 3e-2
