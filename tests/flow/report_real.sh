@@ -56,6 +56,7 @@ same() { # FILE RUN STAGE NAME
 
 "$LF" run >o 2>&1; ok $? "a pipeline of four stages" "$(tail -n 3 o)"
 one=$(run_id)
+like "$(stage_dir train)/done.json" '"tensors":[1-9][0-9]*[,}]' "the record of a checkpoint has the number of its tensors, and no list"
 runs 0 "$LF" report --output r.html
 whole r.html "one run"
 words r.html >w
@@ -195,4 +196,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 81
+finish 82
