@@ -34,7 +34,7 @@ is "$(bytes communicators) $(($(bytes device) - $(LF_COMM=ucx bytes device) - bu
 [ "$buffers" -gt 0 ]
 ok $? "which are some"
 FAKE_NCCL_FAIL=4:1 on 2 refused --pipeline 2
-is $rc 1 "a message that fails on one GPU ends both with 1"
+is $rc 70 "a message that fails on one GPU ends both at once"
 says_like 'NCCL: \(send\|recv\|receive\).* on rank 1.*internal error' "and is named" "$(tail -n 3 "$dir/err")"
 base=2:zero=0
 trial "data" pretrain bits "4:pipeline=2 4:pipeline=2+zero=1"
