@@ -57,19 +57,36 @@ struct lf_k_moe_route_bwd {
 /* load [2, E] = prev (NULL: 0) + (pairs sent to each expert, sum over rows of each expert's score),
  * each row's scores divided by their sum, padding left out. counts [E] (+)= the pairs of this layer
  * (NULL: not wanted). rec gets: the mean entropy, largest load / mean load, and 1 in router_seen.
- * With layers > 0, in the last layer, rec also gets the load-balancing loss. */
+ * With layers > 0, in the last layer, rec also gets the load-balancing loss. With capacity > 0 it
+ * gets the share of pairs that moe_keep drops: padding is behind all rows, so those are what an
+ * expert has beyond its capacity. */
 struct lf_k_moe_stats {
     int64_t rows, experts, n_docs;
     const int32_t *ids, *cu_seqlens;
     const float *scores, *entropy, *prev;
     float *load, *counts;
+    int64_t capacity; /* 0: nothing is dropped */
     int32_t k, layers;
     bool accumulate;
     struct lf_step_record *rec;
 };
-/* Expert order: pairs sorted by (expert, row, slot).
- *   row_of [M]       the row of the pair at each place
- *   place_of [R, k]  the place of each pair
+/* Capacity (Lepikhin et al. 2020, GShard, arXiv 2006.16668; Fedus et al. 2021, Switch Transformer):
+ * an expert takes the first `capacity` of the pairs that chose it, in the order of the rows of the
+ * micro-batch, and drops the others.
+ *   kept [R, k]  the expert of a pair that is taken, -1 of one that is dropped
+ * all [all_rows, k] has the choices of the whole micro-batch, in the order of its rows. Row i of
+ * this call is row first + i of it, or with blocks row b[j / block] + j % block, where j = first +
+ * i; these ascend with i. So ranks that divide the rows drop what one rank drops. kept may not be
+ * all. */
+struct lf_k_moe_keep {
+    int64_t rows, all_rows, experts, first, block, capacity;
+    const int32_t *all, *blocks;
+    int32_t *kept;
+    int32_t k;
+};
+/* Expert order: pairs sorted by (expert, row, slot). A pair whose id is negative is none.
+ *   row_of [M]       the row of the pair at each place; -1 behind the last pair
+ *   place_of [R, k]  the place of each pair, -1 where it is none
  *   offsets [E + 1]  expert e has the places offsets[e] ... offsets[e + 1] - 1 */
 struct lf_k_moe_sort {
     int64_t rows, experts;
@@ -78,7 +95,8 @@ struct lf_k_moe_sort {
     int32_t k;
 };
 /* y[r] = residual[r] (NULL: 0) + sum_j weights[r][j] * x[place_of[r][j]], j ascending, in f32.
- * weights NULL stands for 1. x is [M, C]. y may be residual. */
+ * weights NULL stands for 1. x is [M, C]. A pair without a place adds nothing. y may be
+ * residual. */
 struct lf_k_moe_combine {
     int64_t rows, c, ldx, ldres, ldy;
     const void *x, *residual;
@@ -88,7 +106,8 @@ struct lf_k_moe_combine {
     int32_t k;
     uint8_t x_type;
 };
-/* dx[place_of[r][j]] = weights[r][j] * dy[r];  dweights[r][j] = dy[r] . x[place_of[r][j]] */
+/* dx[place_of[r][j]] = weights[r][j] * dy[r];  dweights[r][j] = dy[r] . x[place_of[r][j]], 0 of a
+ * pair without a place */
 struct lf_k_moe_combine_bwd {
     int64_t rows, c, ldx, lddy, lddx;
     const void *x, *dy;

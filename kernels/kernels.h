@@ -126,7 +126,9 @@ struct lf_step_record {
     double router_aux;
     /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
     double router_entropy;
-    double router_load;  /* the same sums of: rows of the busiest expert / mean rows of an expert */
+    double router_load; /* the same sums of: rows of the busiest expert / mean rows of an expert */
+    /* and of: the share of pairs that are beyond the capacity of their expert */
+    double router_dropped;
     int64_t router_seen; /* micro-batches x MoE layers */
     /* host -> device, before the optimizer: a loss_sum above loss_limit counts as not finite; 0: no
      * limit */
@@ -919,6 +921,7 @@ struct lf_k_moe_balance {
     X(moe_route)                                                                                   \
     X(moe_route_bwd)                                                                               \
     X(moe_stats)                                                                                   \
+    X(moe_keep)                                                                                    \
     X(moe_sort)                                                                                    \
     X(moe_combine)                                                                                 \
     X(moe_combine_bwd)                                                                             \

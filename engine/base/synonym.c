@@ -209,6 +209,7 @@ static const lf_synonym words[] = {
     {"mlp_layers", "layer_mlps", "a pattern of letters: dmd,m* is a plain MLP in layers 0 and 2"},
     {"num_experts", "experts", NULL},
     {"num_experts_per_tok", "experts_per_token", NULL},
+    {"moe_expert_capacity_factor", "capacity_factor", NULL},
     {"initializer_range", "init_std", NULL},
     {"dropout", "embed_dropout", "and attn_dropout, mlp_dropout"},
     /* where it runs */

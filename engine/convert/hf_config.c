@@ -609,7 +609,9 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     if (c->attn_scale <= 0 &&
         fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
         back.attn_scale = c->attn_scale;
-    back.router_bias_rate = c->router_bias_rate; /* of training, which no config.json describes */
+    /* of training, which no config.json describes */
+    back.router_bias_rate = c->router_bias_rate;
+    back.capacity_factor = c->capacity_factor;
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(
             err, LF_EINVAL,

@@ -15,8 +15,9 @@
  * What a rank takes has room for `room` rows, whatever the rows choose. Each rank of experts gets
  * rows [round * room, (round + 1) * room) of its order in a round, and there are as many rounds as
  * the rank with the most rows needs. All ranks know the counts, so all know the rounds. Rows are
- * never dropped, and no sum of rows is made on the way: a rank adds up what its own rows get in the
- * order of their slots, as one rank alone does.
+ * never dropped here: with a capacity (kernels.h, moe_keep) pairs that are dropped are none of the
+ * P, and the room is no larger than what experts take. No sum of rows is made on the way: a rank
+ * adds up what its own rows get in the order of their slots, as one rank alone does.
  *
  * Where ranks of the tensor axis are among these (lf_layout.folded), all of them have the same
  * pairs, and each sends those of its rows, which are side by side in every expert. What comes back
@@ -80,8 +81,15 @@ static inline int64_t lf_experts_own(const struct lf_layout *l, int64_t pairs, i
 {
     return l->folded ? (pairs / k + l->tensor - 1) / l->tensor * k : pairs;
 }
-/* Rows that a rank with so many pairs takes at once. */
-int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs, int64_t k);
+/* n pairs of a rank, k of a row, of a layer with so many experts, each of which takes `capacity`
+ * pairs of a micro-batch (0: all). */
+struct lf_expert_pairs {
+    int64_t n, k, experts, capacity;
+};
+/* The most rows that a rank can get. */
+int64_t lf_experts_most(const struct lf_layout *l, const struct lf_expert_pairs *p);
+/* Rows that a rank takes at once. */
+int64_t lf_experts_room(const struct lf_layout *l, const struct lf_expert_pairs *p);
 
 /* kern_experts.c: the three nodes as a kernel. */
 int lf_experts_call(const struct lf_kernels *k, lf_queue *q, const void *args);

@@ -335,11 +335,17 @@ struct lf_route_opts {
      * backward pass */
     float aux;
     int layers; /* of lf_moe_stats in the graph */
+    /* > 0: an expert takes so many times the mean number of its pairs, rounded up, of a micro-batch
+     * (kernels.h, moe_keep); what it drops adds nothing to the row, and has no gradient. The rows
+     * of a micro-batch are those of all ranks that divide it, with padding, so all layouts drop the
+     * same. The balance counts choices, dropped or not. 0: nothing is dropped */
+    double capacity_factor;
 };
 struct lf_routes {
     lf_val ids, weights, scores, entropy; /* i32 [R, k], f32 [R, k], [R, E], [R, 1] */
     lf_val row_of, place, offsets;        /* i32 [M, 1], [R, k], [E + 1, 1]: order by expert */
     lf_val sent, counts;                  /* of lf_moe_send, where ranks divide the experts */
+    int64_t capacity;                     /* pairs of each expert; 0: all are taken */
 };
 /* Chooses experts for the rows. logits [R, E] of a linear node are pinned to f32. bias [1, E] or
  * LF_NONE affects the choice only. */

@@ -7,10 +7,19 @@
 
 #include "engine/graph/experts.h"
 
-int64_t lf_experts_room(const struct lf_layout *l, int64_t pairs, int64_t k)
+/* The ranks' rows are of as many micro-batches at most, so each expert takes its capacity as often
+ * at most. */
+int64_t lf_experts_most(const struct lf_layout *l, const struct lf_expert_pairs *p)
+{
+    const int64_t all = l->expert * lf_experts_own(l, p->n, p->k),
+                  taken = p->experts / l->expert * p->capacity * l->expert;
+    return p->capacity && taken < all ? taken : all;
+}
+
+int64_t lf_experts_room(const struct lf_layout *l, const struct lf_expert_pairs *p)
 {
     const double room = l->expert_room > 0 ? l->expert_room : LF_EXPERT_ROOM;
-    const int64_t own = lf_experts_own(l, pairs, k), most = l->expert * own;
+    const int64_t own = lf_experts_own(l, p->n, p->k), most = lf_experts_most(l, p);
     const double rows = room * (double)own;
     return rows < 1 ? 1 : rows < (double)most ? (int64_t)rows : most;
 }

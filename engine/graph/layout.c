@@ -423,6 +423,8 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
         return local_scan(l, n, in, a);
     case LF_OP_MOE_STATS:
         return l->from->ps->layout.context > 1 ? lf_context_stats(l->to, in, a, row_blocks(l)) : 0;
+    case LF_OP_MOE_KEEP:
+        return l->from->ps->layout.context > 1 ? lf_context_keep(l->to, in, row_blocks(l)) : 0;
     case LF_OP_KV_WRITE:
         if (refuse_cut(l, n, x, a->groups))
             return l->to->err.rc;

@@ -120,6 +120,13 @@ int lf_context_stats(lf_graph *g, int32_t in[], const struct lf_attr *a, int32_t
     return g->err.rc;
 }
 
+int lf_context_keep(lf_graph *g, int32_t in[], int32_t blocks)
+{
+    in[KEEP_ALL] = whole(g, in[KEEP_IDS], blocks);
+    in[KEEP_BLOCKS] = blocks;
+    return g->err.rc;
+}
+
 int32_t lf_context_leave(lf_graph *g, int32_t o, int32_t heads)
 {
     const struct lf_attr a = {.heads = heads};

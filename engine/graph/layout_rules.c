@@ -311,6 +311,13 @@ static int route_bwd(const struct node *v)
     return backward(dw == NONE ? load : dw, at(v, ROUTEB_SCORES));
 }
 
+/* Which rows of a micro-batch an expert takes depends on the choices of all of them. */
+static int keep(const struct node *v)
+{
+    const int ids = at(v, KEEP_IDS), all = at(v, KEEP_ALL);
+    return v->axis == LF_AXIS_CONTEXT && ids == LF_PL_ROWS && all != LF_PL_SAME ? BAD : ids;
+}
+
 /* dy x of a row: the gradient of what weighs it. */
 static int weight_of_row(int dy, int x)
 {
@@ -641,6 +648,8 @@ static int place_out(const struct node *v, int out)
         return backward(at(v, GLUB_DY), both(at(v, GLUB_GATE), at(v, GLUB_UP)));
     case LF_OP_MOE_ROUTE:
         return route(v);
+    case LF_OP_MOE_KEEP:
+        return keep(v);
     case LF_OP_MOE_STATS: /* counts are of the rows that a rank has */
         return out == STATS_COUNTS ? over_rows(at(v, STATS_SCORES)) : at(v, STATS_SCORES);
     case LF_OP_MOE_LINEAR:

@@ -108,6 +108,7 @@ enum lf_op {
     LF_OP_EXPERT_COUNT, /* experts.h */
     LF_OP_EXPERT_SEND,
     LF_OP_EXPERT_RETURN,
+    LF_OP_MOE_KEEP, /* what experts have room for */
     LF_OP_COUNT
 };
 
@@ -195,6 +196,8 @@ enum { COUNT_OFFSETS, COUNT_ROW_OF, COUNT_PLACE };
 enum { SEND_X, SEND_ROW_OF, SEND_PLACE, SEND_COUNTS, SEND_SENT, SEND_SENT_ROW_OF };
 enum { SEND_ROWS, SEND_OFFSETS };
 enum { RETURN_X, RETURN_COUNTS, RETURN_SENT, RETURN_ROW_OF };
+/* ALL: the choices of all rows, where this rank has some of them; BLOCKS: which ones, or 0 */
+enum { KEEP_IDS, KEEP_ALL, KEEP_BLOCKS };
 enum { SORT_ROW_OF, SORT_PLACE, SORT_OFFSETS }; /* outputs; the input is ids */
 enum { PERM_X, PERM_ROW_OF, PERM_PLACE };
 enum { MOEL_X, MOEL_W, MOEL_OFFSETS, MOEL_BIAS };
@@ -275,6 +278,7 @@ LF_SHAPE(xent);
 LF_SHAPE(logp);
 LF_SHAPE(moe_route);
 LF_SHAPE(moe_stats);
+LF_SHAPE(moe_keep);
 LF_SHAPE(moe_sort);
 LF_SHAPE(moe_permute);
 LF_SHAPE(moe_linear);
@@ -389,6 +393,7 @@ LF_EMIT(gauss_topk);
 LF_EMIT(gauss_topk_bwd);
 LF_EMIT(moe_route);
 LF_EMIT(moe_stats);
+LF_EMIT(moe_keep);
 LF_EMIT(moe_sort);
 LF_EMIT(moe_linear);
 LF_EMIT(moe_combine);

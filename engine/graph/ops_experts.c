@@ -15,7 +15,8 @@ lf_val lf_moe_send(lf_graph *g, lf_val x, struct lf_routes *r)
     if (g->ps->layout.expert <= 1)
         return lf_moe_permute(g, x, r);
     const struct lf_attr a = {.experts = g->err.rc ? 0 : (int32_t)g->t[r->offsets.id].rows - 1,
-                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols};
+                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols,
+                              .capacity = r->capacity};
     const int32_t of[] = {r->offsets.id, r->row_of.id, r->place.id};
     const lf_val counts = lf_graph_op(g, LF_OP_EXPERT_COUNT, of, g->ps->layout.folded ? 3 : 1, &a);
     const int32_t in[] = {x.id, r->row_of.id, r->place.id, counts.id};
@@ -34,12 +35,19 @@ lf_val lf_moe_return(lf_graph *g, lf_val y, const struct lf_routes *r)
         return y;
     const struct lf_attr a = {.experts = g->err.rc ? 0 : (int32_t)g->t[r->counts.id].cols,
                               .pairs = g->err.rc ? 0 : g->t[r->row_of.id].rows,
-                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols};
+                              .k = g->err.rc ? 1 : (int32_t)g->t[r->place.id].cols,
+                              .capacity = r->capacity};
     const int32_t in[] = {y.id, r->counts.id, r->sent.id, r->row_of.id};
     return lf_graph_op(g, LF_OP_EXPERT_RETURN, in, 4, &a);
 }
 
 /* ---- shapes ---- */
+
+static int64_t room(const lf_graph *g, const struct lf_node *n, int64_t pairs)
+{
+    return lf_experts_room(&g->ps->layout,
+                           &(struct lf_expert_pairs){pairs, n->a.k, n->a.experts, n->a.capacity});
+}
 
 static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols)
 {
@@ -94,7 +102,7 @@ LF_SHAPE(expert_send)
         return bad(g, n, SEND_X, "rows must be a float matrix");
     if (!is_index(g, row_of, 0) || !is_index(g, n->in[SEND_PLACE], g->t[x].rows))
         return bad(g, n, SEND_ROW_OF, "the order of the rows must be i32 [M, 1] and [R, k]");
-    if (make(g, n, SEND_ROWS, lf_experts_room(l, g->t[row_of].rows, n->a.k), g->t[x].cols) ||
+    if (make(g, n, SEND_ROWS, room(g, n, g->t[row_of].rows), g->t[x].cols) ||
         make_index(g, n, SEND_OFFSETS, n->a.experts / l->expert + 1, 1))
         return g->err.rc;
     return 0;
@@ -105,8 +113,7 @@ LF_SHAPE(expert_return)
     const int32_t x = n->in[RETURN_X];
     if (check_counts(g, n, RETURN_COUNTS))
         return LF_EINVAL;
-    if (!is_value(g, x) || n->a.pairs < 1 ||
-        g->t[x].rows != lf_experts_room(&g->ps->layout, n->a.pairs, n->a.k))
+    if (!is_value(g, x) || n->a.pairs < 1 || g->t[x].rows != room(g, n, n->a.pairs))
         return bad(g, n, RETURN_X, "rows must be as many as a rank has room for");
     return make(g, n, 0, n->a.pairs, g->t[x].cols);
 }

@@ -2,6 +2,8 @@
  *
  * Mixture of experts: the builder's operations and the emitters. Shape rules and vjps stand with
  * the others. */
+#include <math.h>
+
 #include "engine/graph/ops_emit.h"
 
 /* ---- building ---- */
@@ -20,10 +22,29 @@ static lf_val out_of(const lf_graph *g, int32_t node, int slot)
     return node < 0 ? LF_NONE : (lf_val){g->n[node].out[slot]};
 }
 
+/* Pairs of each expert in a micro-batch of so many rows; 0: there is room for all. */
+static int64_t capacity_of(const lf_graph *g, double factor, int64_t rows, const struct lf_attr *a)
+{
+    const int context = g->ps->layout.context > 1 ? g->ps->layout.context : 1;
+    const double all = (double)rows * context,
+                 most = ceil(factor * all * a->k / a->experts * (1 - 1e-12));
+    return !(factor > 0) || most >= all ? 0 : most < 1 ? 1 : (int64_t)most;
+}
+
+/* The choices that experts have room for. */
+static lf_val keep(lf_graph *g, struct lf_routes *r, double factor, const struct lf_attr *of)
+{
+    const struct lf_attr a = {.experts = of->experts,
+                              .k = of->k,
+                              .capacity = capacity_of(g, factor, g->t[r->ids.id].rows, of)};
+    r->capacity = a.capacity;
+    return a.capacity ? out_of(g, add_node(g, LF_OP_MOE_KEEP, &r->ids.id, 1, &a), 0) : r->ids;
+}
+
 struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
                               const struct lf_route_opts *o)
 {
-    struct lf_routes r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    struct lf_routes r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, 0};
     const struct lf_attr a = {.k = o->k,
                               .groups = o->groups,
                               .top_groups = o->top_groups,
@@ -42,7 +63,8 @@ struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
     r.scores = out_of(g, n, ROUTE_SCORES);
     r.entropy = out_of(g, n, ROUTE_ENTROPY);
     const struct lf_attr s = {.experts = g->n[n].a.experts};
-    n = add_node(g, LF_OP_MOE_SORT, &r.ids.id, 1, &s);
+    const lf_val kept = keep(g, &r, o->capacity_factor, &g->n[n].a);
+    n = add_node(g, LF_OP_MOE_SORT, &kept.id, 1, &s);
     r.row_of = out_of(g, n, SORT_ROW_OF);
     r.place = out_of(g, n, SORT_PLACE);
     r.offsets = out_of(g, n, SORT_OFFSETS);
@@ -53,7 +75,7 @@ lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val 
                     lf_val prev, int layers)
 {
     const int32_t in[] = {r->ids.id, r->scores.id, r->entropy.id, prev.id, cu_seqlens.id, bias.id};
-    const struct lf_attr a = {.moe_layers = layers};
+    const struct lf_attr a = {.moe_layers = layers, .capacity = r->capacity};
     return out_of(g, add_node(g, LF_OP_MOE_STATS, in, 6, &a), STATS_LOAD);
 }
 
@@ -153,10 +175,30 @@ LF_EMIT(moe_stats)
                                  .prev = P(b, n->in[STATS_PREV]),
                                  .load = P(b, n->out[STATS_LOAD]),
                                  .counts = P(b, n->out[STATS_COUNTS]),
+                                 .capacity = n->a.capacity,
                                  .k = (int32_t)C(b, n->in[STATS_IDS]),
                                  .layers = n->a.moe_layers,
                                  .accumulate = b->acc,
                                  .rec = n->a.no_record ? NULL : b->rec};
+    return 0;
+}
+
+/* On the context axis a rank's rows follow those of the ranks before it, in the order of ranks. */
+LF_EMIT(moe_keep)
+{
+    struct lf_k_moe_keep *k = args;
+    const struct lf_layout *l = &b->g->ps->layout;
+    const int32_t ids = n->in[KEEP_IDS], all = n->in[KEEP_ALL], blocks = n->in[KEEP_BLOCKS];
+    *k = (struct lf_k_moe_keep){.rows = R(b, ids),
+                                .all_rows = R(b, all ? all : ids),
+                                .experts = n->a.experts,
+                                .first = all ? l->context_rank * R(b, ids) : 0,
+                                .block = blocks ? R(b, all) / R(b, blocks) : 0,
+                                .capacity = n->a.capacity,
+                                .all = P(b, all ? all : ids),
+                                .blocks = P(b, blocks),
+                                .kept = P(b, n->out[0]),
+                                .k = (int32_t)C(b, ids)};
     return 0;
 }
 

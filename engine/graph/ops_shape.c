@@ -571,6 +571,18 @@ LF_SHAPE(moe_stats)
     return make_f32(g, n, STATS_LOAD, 2, e, ".load");
 }
 
+LF_SHAPE(moe_keep)
+{
+    if (need_index(g, n, KEEP_IDS, LF_I32, 0, "ids must be i32 [R, k]"))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[KEEP_IDS]].rows, k = g->t[n->in[KEEP_IDS]].cols;
+    if (n->a.capacity < 1 ||
+        (n->in[KEEP_ALL] && need_index(g, n, KEEP_ALL, LF_I32, rows * context_ranks(g),
+                                       "the choices of all rows must be i32 [rows, k]")))
+        return bad(g, n, n->in[KEEP_IDS], 0, "experts must have room for a pair");
+    return make_fixed(g, n, 0, LF_I32, rows, k, ".kept");
+}
+
 LF_SHAPE(moe_sort)
 {
     if (need_index(g, n, 0, LF_I32, 0, "ids must be i32 [R, k]"))

@@ -79,7 +79,8 @@ static bool several_rounds(const struct lf_chain *c, const struct lf_layout *l, 
     const lf_graph *g = c->g;
     const struct lf_node *n = &g->n[send];
     const int32_t pairs = n->in[SEND_ROW_OF] ? n->in[SEND_ROW_OF] : n->in[SEND_X];
-    return g->t[n->out[SEND_ROWS]].rows < l->expert * lf_experts_own(l, g->t[pairs].rows, n->a.k);
+    const struct lf_expert_pairs p = {g->t[pairs].rows, n->a.k, n->a.experts, n->a.capacity};
+    return g->t[n->out[SEND_ROWS]].rows < lf_experts_most(l, &p);
 }
 
 /* The nodes of the forward pass that made what a region of the backward pass reads. */

@@ -203,6 +203,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
     }
     if (a->each)
         h = mix_i(h, a->each);
+    if (a->capacity)
+        h = mix_i(h, a->capacity);
     if (n->op >= LF_OP_DORA_NORM || (n->op == LF_OP_ROPE && a->at))
         h = mix_i(h, a->at);
     if (n->op >= LF_OP_QUANTISE)

@@ -75,6 +75,7 @@ struct lf_attr {
     float low, high;         /* scan_gate: where the step is cut */
     float limit, up_offset;  /* glu: where values are cut, what is added to up */
     int64_t pairs;           /* expert_return: rows that come back */
+    int64_t capacity;        /* of each expert, pairs of a micro-batch; 0: all have room */
 };
 
 struct lf_node {
@@ -459,6 +460,8 @@ int lf_context_enter(lf_graph *g, int32_t in[], struct lf_attr *a, int32_t block
 /* Makes the operands of moe_stats those of all rows, so that every rank knows the balance of all;
  * what is added up over ranks counts this rank's rows, in a node of its own. */
 int lf_context_stats(lf_graph *g, int32_t in[], const struct lf_attr *a, int32_t blocks);
+/* Gives moe_keep the choices of all rows, and where this rank's are. */
+int lf_context_keep(lf_graph *g, int32_t in[], int32_t blocks);
 /* What attention made, of this rank's rows and all heads; 0: it failed. */
 int32_t lf_context_leave(lf_graph *g, int32_t o, int32_t heads);
 /* Finds over which axes the gradients of the store's groups are summed, after differentiation, and

@@ -222,6 +222,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(router_bias, "no"),
     REAL(router_bias_rate, 0, 1, "0.001"),
     REAL(router_aux, 0, 1e3, "0"),
+    REAL(capacity_factor, 0, 1e3, "0"),
     /* Of models that see alone, from here on. The family sets all of vision.*, and comes first. */
     ENUM(vision.family, lf_vision_families, "none"),
     COUNT(vision.layers, 1, 4096, ""),

@@ -417,6 +417,11 @@ typedef struct lf_model_config {
      * reported loss does not contain it. Its mean over micro-batches and ranks counts, so it
      * depends on how a batch is divided */
     double router_aux;
+    /* in training on tokens an expert takes at most so many times the mean number of rows of an
+     * expert in a micro-batch, rounded up; it drops those behind, in the order of the rows
+     * (kernels.h, moe_keep). Graphs that are not trained on tokens drop nothing: validation,
+     * generate, eval, score, and the objectives of rm, dpo and ppo. 0: nothing is dropped */
+    double capacity_factor;
 
     double init_std;
     /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2

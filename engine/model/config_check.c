@@ -488,7 +488,7 @@ static int check_no_experts(const lf_model_config *c, lf_err *err)
         "shared_gate",       "expert_bias",      "router_linear_bias", "router_score",
         "router_renorm",     "router_scale",     "router_groups",      "router_top_groups",
         "router_bias",       "router_bias_rate", "router_aux",         "router_norm",
-        "router_on_input",   "expert_gain"};
+        "router_on_input",   "expert_gain",      "capacity_factor"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (lf_model_by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");

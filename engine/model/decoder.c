@@ -293,6 +293,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
 {
     struct lf_dec_build b = documents(d, r, train, train);
     b.more = train ? lf_decoder_mtp(d) : 0;
+    b.drops = train;
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
     struct lf_xent_opts o = {.softcap = (float)d->c.logit_softcap,

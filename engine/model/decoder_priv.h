@@ -63,6 +63,7 @@ struct lf_dec_build {
     lf_graph *g;
     /* dropout: there are random decisions of any kind, and so the inputs samples and offsets */
     bool dropout, train;
+    bool drops; /* experts drop what is beyond their capacity */
     bool adapter_off, noise;
     struct lf_decoder_chunk chunk; /* what the graph has of the model */
     bool differentiated;           /* gradients come from the next chunk and go to the one before */

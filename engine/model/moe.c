@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mixture of experts in a decoder layer: what it weighs, and its graph.
- * Dropless: an expert takes as many rows as choose it; buffers hold exactly tokens *
- * experts_per_token rows. */
+ * An expert takes as many rows as choose it, or in training with capacity_factor the first of them;
+ * buffers hold tokens * experts_per_token rows. */
 #include <math.h>
 #include <stdio.h>
 
@@ -80,7 +80,8 @@ static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, in
                                     .renorm = c->router_renorm,
                                     .scale = (float)c->router_scale,
                                     .aux = (float)c->router_aux,
-                                    .layers = moe_layers(b)};
+                                    .layers = moe_layers(b),
+                                    .capacity_factor = b->drops ? c->capacity_factor : 0};
     const lf_val add = c->router_linear_bias
                            ? lf_paramf(b->g, "layers.%lld.moe.router.logit_bias", (long long)l)
                            : LF_NONE;

@@ -82,7 +82,7 @@ struct lf_train_step {
     double accuracy, valid_accuracy;
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     /* means, with experts: see lf_train_router_step */
-    double router_aux, router_entropy, router_load;
+    double router_aux, router_entropy, router_load, router_dropped;
     double mtp_loss[LF_MORE_HEADS], mtp_accuracy[LF_MORE_HEADS]; /* NaN: none was trained */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
@@ -359,7 +359,8 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 
 /* report.c */
 /* Computes means over micro-batches and MoE layers: the load-balancing loss, the entropy of the
- * routers' scores in nats, and the rows of the busiest expert / the mean. */
+ * routers' scores in nats, the rows of the busiest expert / the mean, and the share of rows that
+ * experts drop (capacity_factor). */
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
                           const struct lf_train_sums *sums);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
@@ -376,7 +377,7 @@ void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
  * lf_train_exchange. */
 struct lf_train_sums {
     double loss, z, entropy;
-    double router_aux, router_entropy, router_load; /* of the step record */
+    double router_aux, router_entropy, router_load, router_dropped; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;
     double mtp_loss[LF_MORE_HEADS]; /* sums over the targets of a head, and how many */

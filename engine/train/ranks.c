@@ -258,6 +258,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   (double)s->router_seen,
                   (double)s->correct,
                   s->entropy,
+                  s->router_dropped,
                   s->late && t->run.rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
@@ -279,7 +280,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .router_seen = (int64_t)v[6],
                                 .correct = (int64_t)v[7],
                                 .entropy = v[8],
-                                .late = v[9] > 0};
+                                .router_dropped = v[9],
+                                .late = v[10] > 0};
     const lf_objective *o = t->c->objective;
     if (lf_decoder_mtp(t->m.dec))
         return sum_mtp(t, &mine, s, err);
@@ -308,8 +310,8 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM,
                                 err); /* and correct */
     if (rc == 0 && t->mc.experts > 0)
-        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM,
-                                err); /* entropy, load */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 4, LF_COMM_F64, LF_COMM_SUM,
+                                err); /* entropy, load, dropped */
     if (rc == 0 && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
     if (rc == 0 && lf_decoder_mtp(t->m.dec))

@@ -56,6 +56,7 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
     st->router_aux = sums->router_aux / seen * (double)lf_model_moe_layers(&t->mc);
     st->router_entropy = sums->router_entropy / seen;
     st->router_load = sums->router_load / seen;
+    st->router_dropped = sums->router_dropped / seen;
 }
 
 /* Of each named validation set: loss, its exponential, share of tokens that are the most likely
@@ -163,6 +164,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
         at = add_real(b, sizeof(b), at, "router_entropy", st->router_entropy);
         at = add_real(b, sizeof(b), at, "router_load", st->router_load);
     }
+    if (t->mc.capacity_factor > 0)
+        at = add_real(b, sizeof(b), at, "router_dropped", st->router_dropped);
     if (t->s.step == 1 && !t->c->objective)
         at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
     at = add_speed(b, sizeof(b), at, t, st);

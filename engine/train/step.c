@@ -221,6 +221,7 @@ static void take_record(struct lf_train_sums *sums, const struct lf_step_record 
     sums->router_aux = rec->router_aux;
     sums->router_entropy = rec->router_entropy;
     sums->router_load = rec->router_load;
+    sums->router_dropped = rec->router_dropped;
     sums->router_seen = rec->router_seen;
     sums->tokens = rec->tokens;
     sums->correct = rec->correct;

@@ -315,15 +315,18 @@ static void share_sums(lf_queue *q, const struct lf_k_moe_stats *a, int64_t n, f
 
 static void tell(const struct lf_k_moe_stats *a, int64_t n, const float *count)
 {
-    double h = 0, top = 0, loss = 0;
+    double h = 0, top = 0, loss = 0, over = 0;
     for (int64_t r = 0; r < n; r++)
         h += (double)a->entropy[r];
     for (int64_t e = 0; e < a->experts; e++) {
         top = (double)count[e] > top ? (double)count[e] : top;
         loss += (double)a->load[e] * (double)a->load[a->experts + e];
+        if (a->capacity > 0 && (double)count[e] > (double)a->capacity)
+            over += (double)count[e] - (double)a->capacity;
     }
     a->rec->router_entropy += h / (double)n;
     a->rec->router_load += top * (double)a->experts / ((double)n * a->k);
+    a->rec->router_dropped += over / ((double)n * a->k);
     if (a->layers > 0)
         a->rec->router_aux +=
             (double)a->experts * loss / ((double)n * a->layers * (double)n * a->layers);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows to their experts and back: the stable order by expert, the weighted sum of what the experts
- * gave, the gate of a shared expert. (The copy into expert order is gather_rows.)
+ * Rows to their experts and back: what experts have room for, the stable order by expert, the
+ * weighted sum of what the experts gave, the gate of a shared expert. (The copy into expert order
+ * is gather_rows.)
  */
 #include "config.h"
 
 #include "kernels/cpu/ops.h"
 
+LF_CPU_DECLARE(moe_keep)
 LF_CPU_DECLARE(moe_sort)
 LF_CPU_DECLARE(moe_combine)
 LF_CPU_DECLARE(moe_combine_bwd)
@@ -15,6 +17,7 @@ LF_CPU_DECLARE(moe_gain_dw)
 LF_CPU_DECLARE(row_gate_fwd)
 LF_CPU_DECLARE(row_gate_bwd)
 
+LF_NO_WORK(moe_keep)
 LF_NO_WORK(moe_sort)
 LF_NO_WORK(moe_combine)
 LF_NO_WORK(moe_combine_bwd)
@@ -22,6 +25,32 @@ LF_NO_WORK(moe_gain)
 LF_NO_WORK(moe_gain_dw)
 LF_NO_WORK(row_gate_fwd)
 LF_NO_WORK(row_gate_bwd)
+
+int LF_SYM(moe_keep_check)(const struct lf_k_moe_keep *a)
+{
+    bool ok = a->rows >= 0 && a->first >= 0 && a->first + a->rows <= a->all_rows && a->k > 0 &&
+              a->k <= a->experts && a->experts <= LF_MOE_MAX_EXPERTS && a->capacity > 0 &&
+              (!a->blocks || a->block > 0);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* One thread counts the pairs of all rows up to the last of its own. */
+int LF_SYM(moe_keep)(lf_queue *q, const struct lf_k_moe_keep *a)
+{
+    (void)q;
+    int64_t seen[LF_MOE_MAX_EXPERTS] = {0}, at = 0;
+    for (int64_t i = 0; i < a->rows; i++) {
+        const int64_t j = a->first + i,
+                      row = a->blocks ? a->blocks[j / a->block] + j % a->block : j;
+        for (; at < row * a->k; at++)
+            seen[a->all[at]]++;
+        for (int32_t s = 0; s < a->k; s++, at++) {
+            const int32_t e = a->all[at];
+            a->kept[i * a->k + s] = seen[e]++ < a->capacity ? e : -1;
+        }
+    }
+    return LF_K_OK;
+}
 
 int LF_SYM(moe_sort_check)(const struct lf_k_moe_sort *a)
 {
@@ -37,7 +66,8 @@ int LF_SYM(moe_sort)(lf_queue *q, const struct lf_k_moe_sort *a)
     int32_t at[LF_MOE_MAX_EXPERTS] = {0};
     const int64_t m = a->rows * a->k;
     for (int64_t i = 0; i < m; i++)
-        at[a->ids[i]]++;
+        if (a->ids[i] >= 0)
+            at[a->ids[i]]++;
     a->offsets[0] = 0;
     for (int64_t e = 0; e < a->experts; e++) {
         a->offsets[e + 1] = a->offsets[e] + at[e];
@@ -45,10 +75,12 @@ int LF_SYM(moe_sort)(lf_queue *q, const struct lf_k_moe_sort *a)
     }
     for (int64_t r = 0, i = 0; r < a->rows; r++)
         for (int32_t j = 0; j < a->k; j++, i++) {
-            int32_t p = at[a->ids[i]]++;
-            a->row_of[p] = (int32_t)r;
-            a->place_of[i] = p;
+            a->place_of[i] = a->ids[i] < 0 ? -1 : at[a->ids[i]]++;
+            if (a->ids[i] >= 0)
+                a->row_of[a->place_of[i]] = (int32_t)r;
         }
+    for (int64_t p = a->offsets[a->experts]; p < m; p++)
+        a->row_of[p] = -1;
     return LF_K_OK;
 }
 
@@ -69,6 +101,8 @@ LF_INLINE void combine_rows(const struct lf_k_moe_combine *a, int64_t lo, int64_
         {
             lf_v s = lf_v_zero();
             for (int32_t j = 0; j < a->k; j++) {
+                if (place[j] < 0)
+                    continue;
                 lf_v x = lf_get(a->x, place[j] * a->ldx + c, t, n);
                 s = w ? lf_v_fma(lf_v_set1(w[j]), x, s) : s + x;
             }
@@ -122,8 +156,10 @@ LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo
 {
     for (int64_t i = lo * a->k; i < hi * a->k; i++) {
         const float w = a->weights ? a->weights[i] : 1.0f;
-        const float dot = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy,
-                                    a->x, a->place_of[i] * a->ldx, a->c, w, t);
+        const float dot = a->place_of[i] < 0 ? 0.0f
+                                             : scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy,
+                                                         i / a->k * a->lddy, a->x,
+                                                         a->place_of[i] * a->ldx, a->c, w, t);
         if (a->dweights)
             a->dweights[i] = dot;
     }

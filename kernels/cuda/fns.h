@@ -46,6 +46,7 @@
     X(moe, moe_route)                                                                              \
     X(moe, moe_route_bwd)                                                                          \
     X(moe, moe_stats)                                                                              \
+    X(moe, moe_keep)                                                                               \
     X(moe, moe_sort)                                                                               \
     X(moe, moe_combine)                                                                            \
     X(moe, moe_combine_bwd)                                                                        \

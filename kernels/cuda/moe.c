@@ -12,6 +12,7 @@ LF_CUDA_LIST_MOE(LF_CUDA_DECLARE)
 LF_CU_NO_WORK(moe_route)
 LF_CU_NO_WORK(moe_route_bwd)
 LF_CU_NO_WORK(moe_stats)
+LF_CU_NO_WORK(moe_keep)
 LF_CU_NO_WORK(moe_sort)
 LF_CU_NO_WORK(moe_combine)
 LF_CU_NO_WORK(moe_combine_bwd)
@@ -72,15 +73,31 @@ int lf_cuda_moe_stats(lf_queue *q, const struct lf_k_moe_stats *a)
                         (struct lf_cu_dim){.x = 32}, 0, a);
 }
 
+/* One block, which counts the pairs of each expert warp by warp. */
+static int by_experts(lf_queue *q, enum lf_cu_fn fn, int64_t experts, const void *args)
+{
+    return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 1024},
+                        (33 * (size_t)experts + 1) * sizeof(int32_t), args);
+}
+
+int lf_cuda_moe_keep_check(const struct lf_k_moe_keep *a)
+{
+    bool ok = sizes_ok(a->all_rows, a->experts, a->k) && a->rows >= 0 && a->first >= 0 &&
+              a->first + a->rows <= a->all_rows && a->capacity > 0 && (!a->blocks || a->block > 0);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+int lf_cuda_moe_keep(lf_queue *q, const struct lf_k_moe_keep *a)
+{
+    return a->rows ? by_experts(q, LF_CU_FN_moe_keep, a->experts, a) : 0;
+}
+
 int lf_cuda_moe_sort_check(const struct lf_k_moe_sort *a)
 {
     return sizes_ok(a->rows, a->experts, a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_moe_sort(lf_queue *q, const struct lf_k_moe_sort *a)
 {
-    return lf_cu_launch(q, LF_CU_FN_moe_sort, (struct lf_cu_dim){.x = 1},
-                        (struct lf_cu_dim){.x = 1024},
-                        (33 * (size_t)a->experts + 1) * sizeof(int32_t), a);
+    return by_experts(q, LF_CU_FN_moe_sort, a->experts, a);
 }
 
 int lf_cuda_moe_combine_check(const struct lf_k_moe_combine *a)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts: routing with its backward, sums of a micro-batch, the order by expert, the
- * weighted sum of what experts gave. A warp owns a row; sums over rows are f64 and follow a tree
- * fixed by the shapes.
+ * Mixture of experts: routing with its backward, sums of a micro-batch, what experts have room
+ * for, the order by expert, the weighted sum of what experts gave. A warp owns a row; sums over
+ * rows are f64 and follow a tree fixed by the shapes.
  */
 #include "kernels/cuda/act.h"
 #include "kernels/cuda/each.h"
@@ -266,17 +266,21 @@ LF_KERNEL(moe_stats_end, struct lf_k_moe_stats, 32)
 {
     const int n = (int)a->experts;
     const int64_t real = real_rows(a->cu_seqlens, a->n_docs, a->rows);
-    double h = 0.0, loss = 0.0;
+    double h = 0.0, loss = 0.0, over = 0.0;
     float top = 0.0f;
     for (int64_t r = threadIdx.x; r < real; r += 32)
         h += (double)a->entropy[r];
     EACH_LANE(e, n)
     {
-        top = fmaxf(top, a->load[e] - (a->prev ? a->prev[e] : 0.0f)); /* whole numbers, exact */
+        const float count = a->load[e] - (a->prev ? a->prev[e] : 0.0f); /* whole numbers, exact */
+        top = fmaxf(top, count);
+        over += a->capacity > 0 && count > (float)a->capacity ? (double)(count - (float)a->capacity)
+                                                              : 0.0;
         loss += (double)a->load[e] * (double)a->load[n + e];
     }
     h = lf_warp_sum_d(h);
     loss = lf_warp_sum_d(loss);
+    over = lf_warp_sum_d(over);
     top = lf_warp_max(top);
     if (threadIdx.x)
         return;
@@ -287,25 +291,41 @@ LF_KERNEL(moe_stats_end, struct lf_k_moe_stats, 32)
     const double rows = (double)real * a->layers;
     rec->router_entropy += h / (double)real;
     rec->router_load += (double)top * n / ((double)real * a->k);
+    rec->router_dropped += over / ((double)real * a->k);
     if (a->layers > 0)
         rec->router_aux += (double)n * loss / (rows * rows);
 }
 
 /* ---- order ---- */
 
-/* One block: every warp counts and places a consecutive part of the pairs; lanes of equal experts
- * take consecutive places. Integers only. */
-LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
+/* Pairs of n experts, in one block: every warp has a consecutive part [lo, hi) of them. */
+struct pairs {
+    const int32_t *ids;
+    int64_t lo, hi;
+    int n;
+};
+
+LF_DEV struct pairs pairs_of(const int32_t *ids, int64_t m, int n)
 {
-    LF_SHARED(int, counts);
-    const int n = (int)a->experts, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int64_t m = a->rows * a->k, per = (m + 1023) / 1024 * 32, lo = warp * per,
-                  hi = lo + per < m ? lo + per : m;
+    const int64_t per = (m + 1023) / 1024 * 32, lo = (int64_t)(threadIdx.x / 32) * per;
+    struct pairs p;
+    p.ids = ids;
+    p.lo = lo;
+    p.hi = lo + per < m ? lo + per : m;
+    p.n = n;
+    return p;
+}
+
+/* The warps count their pairs. counts [33, n]: how many pairs of each expert are before those of a
+ * warp, and behind that how many there are. */
+LF_DEV void count_pairs(const struct pairs *p, int *counts)
+{
+    const int n = p->n, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int *mine = counts + warp * n, *first = counts + 32 * n;
     EACH_LANE(e, n) mine[e] = 0;
     __syncwarp();
-    for (int64_t i = lo; i < hi; i += 32) {
-        const int e = i + lane < hi ? a->ids[i + lane] : -1;
+    for (int64_t i = p->lo; i < p->hi; i += 32) {
+        const int e = i + lane < p->hi ? p->ids[i + lane] : -1;
         const unsigned same = lf_match_any(e);
         if (e >= 0 && !(same & ((1u << lane) - 1u)))
             mine[e] += lf_popc(same);
@@ -322,6 +342,59 @@ LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
         first[threadIdx.x] = at;
     }
     __syncthreads();
+}
+
+/* Row `row` of a micro-batch among this call's rows, -1 where it is not. */
+LF_DEV int64_t own_row(const struct lf_k_moe_keep *a, int64_t row)
+{
+    int64_t at = row - a->first;
+    if (a->blocks) {
+        int64_t lo = a->first / a->block, hi = (a->first + a->rows - 1) / a->block;
+        while (lo < hi) { /* the last block that begins at this row or before it */
+            const int64_t mid = (lo + hi + 1) / 2;
+            if (a->blocks[mid] <= row)
+                lo = mid;
+            else
+                hi = mid - 1;
+        }
+        const int64_t in = row - a->blocks[lo];
+        at = in >= 0 && in < a->block ? lo * a->block + in - a->first : -1;
+    }
+    return at >= 0 && at < a->rows ? at : -1;
+}
+
+/* Lanes of equal experts take consecutive numbers, as in moe_sort. */
+LF_KERNEL_PER_SM(moe_keep, struct lf_k_moe_keep, 1024, 1)
+{
+    LF_SHARED(int, counts);
+    const int n = (int)a->experts, lane = (int)threadIdx.x % 32;
+    const struct pairs p = pairs_of(a->all, a->all_rows * a->k, n);
+    int *mine = counts + (int)threadIdx.x / 32 * n;
+    count_pairs(&p, counts);
+    for (int64_t i = p.lo; i < p.hi; i += 32) {
+        const int e = i + lane < p.hi ? a->all[i + lane] : -1;
+        const unsigned same = lf_match_any(e), below = same & ((1u << lane) - 1u);
+        const int number = e >= 0 ? mine[e] + lf_popc(below) : 0;
+        __syncwarp();
+        if (e >= 0 && !below)
+            mine[e] += lf_popc(same);
+        __syncwarp();
+        const int64_t r = e >= 0 ? own_row(a, (i + lane) / a->k) : -1;
+        if (r >= 0)
+            a->kept[r * a->k + (i + lane) % a->k] = number < a->capacity ? e : -1;
+    }
+}
+
+/* One block: every warp counts and places a consecutive part of the pairs; lanes of equal experts
+ * take consecutive places. Integers only. */
+LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
+{
+    LF_SHARED(int, counts);
+    const int n = (int)a->experts, lane = (int)threadIdx.x % 32;
+    const int64_t m = a->rows * a->k;
+    const struct pairs p = pairs_of(a->ids, m, n);
+    int *mine = counts + (int)threadIdx.x / 32 * n, *first = counts + 32 * n;
+    count_pairs(&p, counts);
     if (threadIdx.x == 0) {
         int at = 0;
         for (int e = 0; e < n; e++) {
@@ -334,8 +407,10 @@ LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
     __syncthreads();
     for (int e = (int)threadIdx.x; e <= n; e += (int)blockDim.x)
         a->offsets[e] = first[e];
-    for (int64_t i = lo; i < hi; i += 32) {
-        const int e = i + lane < hi ? a->ids[i + lane] : -1;
+    for (int64_t i = first[n] + (int64_t)threadIdx.x; i < m; i += blockDim.x)
+        a->row_of[i] = -1;
+    for (int64_t i = p.lo; i < p.hi; i += 32) {
+        const int e = i + lane < p.hi ? a->ids[i + lane] : -1;
         const unsigned same = lf_match_any(e), below = same & ((1u << lane) - 1u);
         const int at = e >= 0 ? first[e] + mine[e] + lf_popc(below) : 0;
         __syncwarp();
@@ -345,6 +420,8 @@ LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
         if (e >= 0) {
             a->place_of[i + lane] = at;
             a->row_of[at] = (int)((i + lane) / a->k);
+        } else if (i + lane < p.hi) {
+            a->place_of[i + lane] = -1;
         }
     }
 }
@@ -363,6 +440,8 @@ LF_KERNEL(moe_combine, struct lf_k_moe_combine, 256)
         for (int j = 0; j < a->k; j++) {
             const int64_t i = r * a->k + j;
             const float w = a->weights ? a->weights[i] : 1.0f;
+            if (a->place_of[i] < 0)
+                continue;
             lf_load_n(x, a->x, a->place_of[i] * a->ldx + at, t, n, vec);
             LF_UNROLL for (int u = 0; u < 8; u++) s[u] = fmaf(w, x[u], s[u]);
         }
@@ -386,7 +465,7 @@ LF_KERNEL(moe_combine_bwd, struct lf_k_moe_combine_bwd, 32 * LF_MOE_WARPS)
     const int64_t place = a->place_of[i], r = i / a->k;
     const float w = a->weights ? a->weights[i] : 1.0f;
     float dot = 0.0f;
-    for (int64_t at = 8 * (int64_t)lane; at < a->c; at += 256) {
+    for (int64_t at = 8 * (int64_t)lane; at < a->c && place >= 0; at += 256) {
         const int n = lf_eight(a->c, at);
         float x[8], g[8];
         lf_load_n(x, a->x, place * a->ldx + at, t, n, vec);

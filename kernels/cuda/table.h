@@ -38,6 +38,7 @@
     X(moe_route)                                                                                   \
     X(moe_route_bwd)                                                                               \
     X(moe_stats)                                                                                   \
+    X(moe_keep)                                                                                    \
     X(moe_sort)                                                                                    \
     X(moe_combine)                                                                                 \
     X(moe_combine_bwd)                                                                             \

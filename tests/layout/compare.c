@@ -270,8 +270,9 @@ static double relative(double one, double x)
 static void compare_told(struct report *r, const double *one, const double *s,
                          const struct rig_bounds *b)
 {
-    static const char *const of[RIG_TOLD] = {"accuracy",     "entropy",          "z",
-                                             "routers' aux", "routers' entropy", "routers' load"};
+    static const char *const of[RIG_TOLD] = {
+        "accuracy",      "entropy",           "z", "routers' aux", "routers' entropy",
+        "routers' load", "dropped by experts"};
     for (int i = 0; i < RIG_TOLD; i++) {
         const double most = i < RIG_TOLD_ROUTES ? b->loss : b->routes,
                      limit = limit_of(b, most, b->exact ? relative(one[i], b->exact->told[i]) : 0);

@@ -23,6 +23,9 @@ enum planted {
     FIRST_SINKS,  /* and their sinks */
     OWN_BALANCE,  /* the balance of experts is that of a rank's rows */
     REPLICA_LOST, /* of ranks with the same head of keys one's gradient is dropped */
+    OWN_CHOICES,  /* experts are made to know a rank's choices alone, before the check */
+    OWN_ROOM,     /* experts have room for a rank's rows, whatever others send */
+    UNDEALT,      /* and take rows that are dealt as if they were not */
     IN_ORDER      /* rows are taken to stand in the order of the ranks */
 };
 
@@ -118,6 +121,8 @@ int __wrap_lf_autodiff(lf_graph *g, lf_err *err)
 {
     for (size_t i = 0; i < g->n_n; i++) {
         struct lf_node *n = &g->n[i];
+        if (plan.what == OWN_CHOICES && n->op == LF_OP_MOE_KEEP)
+            n->in[KEEP_ALL] = n->in[KEEP_IDS];
         if (plan.what == SAME_HEADS && n->op == LF_OP_ATTN)
             n->a.head0 = 0;
         if (plan.what == FIRST_SINKS && n->op == LF_OP_ATTN)
@@ -138,6 +143,10 @@ int __wrap_lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
             if (k == STATS_ENTROPY)
                 break;
         }
+        if (plan.what == OWN_ROOM && n->op == LF_OP_MOE_KEEP)
+            n->in[KEEP_ALL] = n->in[KEEP_BLOCKS] = 0;
+        if (plan.what == UNDEALT && n->op == LF_OP_MOE_KEEP)
+            n->in[KEEP_BLOCKS] = 0;
     }
     return __real_lf_precision(g, compute, err);
 }
@@ -196,6 +205,7 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
         .ranks = 2, .zero = 1, .context = 2                                                        \
     }
 #define EXPERTS "experts=4 experts_per_token=2 expert_ffn=64 router_aux=0.05"
+#define DROPS   " capacity_factor=0.75"
 /* By the numbers of the project's list. */
 static const struct fault faults[] = {
     {.name = "F8: positions of a rank's rows begin at 0",
@@ -252,6 +262,22 @@ static const struct fault faults[] = {
      .keys = EXPERTS,
      .call = GATHER(LOCAL_ALONE, 1),
      .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "experts drop what is beyond their capacity of a rank's rows",
+     .l = C2,
+     .keys = EXPERTS DROPS,
+     .what = OWN_ROOM,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "the check of the layout says so before",
+     .l = C2,
+     .keys = EXPERTS DROPS,
+     .what = OWN_CHOICES,
+     .by = RIG_SAW_RUN,
+     .says = "moe_keep does not add up on the context axis"},
+    {.name = "experts drop by choices of other ranks that never came",
+     .l = C2,
+     .keys = EXPERTS DROPS,
+     .call = GATHER(LOCAL_ALONE, 1),
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {.name = "F2: a gradient of a head of keys that two ranks have is lost",
      .l = C4,
      .what = REPLICA_LOST,
@@ -284,6 +310,11 @@ static const struct fault faults[] = {
      .l = G2,
      .keys = EXPERTS,
      .what = OWN_BALANCE,
+     .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
+    {.name = "experts take the rows of ranks in the order of the ranks",
+     .l = G2,
+     .keys = EXPERTS DROPS,
+     .what = UNDEALT,
      .by = RIG_SAW_LOSS | RIG_SAW_GRAD},
     {.name = "one does not get the keys of the other",
      .l = G2,

@@ -12,7 +12,7 @@
 #include "tests/layout/local.h"
 
 /* Steps of a run: a case may make fewer (c.steps). */
-enum { RIG_STEPS = 3, RIG_TOLD = 6, RIG_TOLD_ROUTES = 3 };
+enum { RIG_STEPS = 3, RIG_TOLD = 7, RIG_TOLD_ROUTES = 3 };
 
 /* How ranks divide the work: pipeline * ranks * context * tensor of them, in a mesh
  * (engine/train/axes.h). */
@@ -117,7 +117,7 @@ enum { RIG_DATA, RIG_TENSOR, RIG_PIPELINE, RIG_CONTEXT, RIG_EXPERT, RIG_AXES };
 /* What all ranks together have shown. */
 struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
-    /* of step 1: accuracy, entropy, z-loss, and from RIG_TOLD_ROUTES on three of routers */
+    /* of step 1: accuracy, entropy, z-loss, and from RIG_TOLD_ROUTES on four of routers */
     double told[RIG_TOLD];
     struct rig_tensor *t; /* by name, owned */
     int n;

@@ -171,8 +171,9 @@ void rig_show_number(struct rig *g, double *all, double mine, const char *what, 
 
 void rig_show_told(struct rig *g, const struct lf_train_step *st)
 {
-    const double told[RIG_TOLD] = {st->accuracy,   st->entropy,        st->z,
-                                   st->router_aux, st->router_entropy, st->router_load};
+    const double told[RIG_TOLD] = {st->accuracy,      st->entropy,        st->z,
+                                   st->router_aux,    st->router_entropy, st->router_load,
+                                   st->router_dropped};
     for (int i = 0; i < RIG_TOLD; i++)
         rig_show_number(g, &g->s->told[i], told[i], "a metric", 0);
 }

@@ -257,7 +257,7 @@ const struct sw sw_table[] = {
       KEYS("balanced", EXPERTS "router_score=sigmoid router_bias=yes router_bias_rate=0.01 "
                                "router_groups=2 router_top_groups=1 router_scale=1.5 "
                                "router_renorm=yes shared_ffn=64 shared_gate=yes "
-                               "layer_mlps=d,m*")}},
+                               "capacity_factor=0.8 layer_mlps=d,m*")}},
     {"dropout",
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},

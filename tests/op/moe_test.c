@@ -262,7 +262,7 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
     const int64_t E = t->experts, real = t->rows - t->pad;
     struct lf_step_record *rec = record((struct lf_step_record){
         .router_seen = 3, .router_aux = 1, .router_load = 1, .router_entropy = 1});
-    double want[512] = {0}, counts[256], h = 0, top = 0, loss = 0;
+    double want[512] = {0}, counts[256], h = 0, top = 0, loss = 0, over = 0;
     for (int64_t e = 0; e < E; e++)
         counts[e] = op_get(d->counts.p, e, LF_F32);
     struct op_buf load = op_alloc((size_t)E * 8);
@@ -276,6 +276,7 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
                                .prev = d->load.p,
                                .load = load.p,
                                .counts = d->counts.p,
+                               .capacity = (real * t->k + E - 1) / E,
                                .k = t->k,
                                .layers = LAYERS,
                                .accumulate = true,
@@ -293,6 +294,7 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
     for (int64_t e = 0; e < E; e++) {
         counts[e] += want[e];
         top = fmax(top, want[e]);
+        over += fmax(0, want[e] - (double)a.capacity);
         want[e] += op_get(d->load.p, e, LF_F32);
         want[E + e] += op_get(d->load.p, E + e, LF_F32);
         loss += want[e] * want[E + e];
@@ -310,6 +312,9 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
     double e3 = fabs(rec->router_load - 1 - (real ? top * (double)E / (double)(real * t->k) : 0));
     tap_ok(e1 < 1e-5 && e2 < 1e-5 && e3 < 1e-5,
            "balancing loss, entropy, busiest expert (%.1e %.1e %.1e)", e1, e2, e3);
+    over = real ? over / (double)(real * t->k) : 0;
+    /* what was counted before is no whole number here */
+    tap_ok(fabs(rec->router_dropped - over) < 1e-6, "%.3g of the pairs are beyond the mean", over);
     op_free(&load);
 }
 
@@ -389,6 +394,76 @@ static void test_edges(const struct lf_kernels *k, lf_queue *q)
     tap_ok(k->moe_route.check(&s) != 0, "groups too small for k: refused");
 }
 
+/* ---- what experts have room for ---- */
+
+/* Rows `first` and following of all, or those of blocks that are dealt. */
+static void test_keep(const struct lf_kernels *k, lf_queue *q, const struct lf_k_moe_keep *of)
+{
+    struct lf_k_moe_keep a = *of;
+    const int64_t m = a.all_rows * a.k;
+    struct op_buf kept = op_alloc((size_t)(a.rows * a.k) * 4);
+    int32_t *all = zeros((size_t)m * 4), *got = kept.p;
+    for (int64_t i = 0; i < m; i++) /* of a row all others; few to the last */
+        all[i] = (int32_t)((int64_t)(op_rand(9, i / a.k) * 0.5 * (double)a.experts + i % a.k +
+                                     (double)(a.experts / 2)) %
+                           a.experts);
+    if (of->blocks) {
+        const size_t bytes = (size_t)(a.all_rows / a.block) * sizeof *of->blocks;
+        a.blocks = memcpy(zeros(bytes), of->blocks, bytes);
+    }
+    a.all = all;
+    a.kept = got;
+    if (k->moe_keep.check(&a) || k->moe_keep.run(q, &a))
+        tap_bail("moe_keep");
+    bool ok = true;
+    int64_t dropped = 0;
+    for (int64_t i = 0; i < a.rows * a.k && ok; i++) {
+        const int64_t j = a.first + i / a.k,
+                      row = a.blocks ? a.blocks[j / a.block] + j % a.block : j;
+        int64_t before = 0;
+        for (int64_t p = 0; p < row * a.k + i % a.k; p++)
+            before += all[p] == all[row * a.k + i % a.k];
+        ok = got[i] == (before < a.capacity ? all[row * a.k + i % a.k] : -1);
+        dropped += got[i] < 0;
+    }
+    tap_ok(ok,
+           "rows %lld to %lld of %lld%s: an expert takes its first %lld pairs, %lld are dropped",
+           (long long)a.first, (long long)(a.first + a.rows), (long long)a.all_rows,
+           a.blocks ? " in blocks" : "", (long long)a.capacity, (long long)dropped);
+    a.capacity = 0;
+    tap_ok(op_guards_intact(&kept) && k->moe_keep.check(&a) != 0,
+           "nothing outside is written; no room at all is refused");
+    op_free(&kept), zeros(0);
+}
+
+static void test_keeps(const struct lf_kernels *k, lf_queue *q)
+{
+    static const int32_t blocks[] = {0, 16, 56, 8, 24, 32, 40, 48}; /* two ranks with 3 and 5 */
+    const struct lf_k_moe_keep all = {
+        .rows = 701, .all_rows = 701, .experts = 10, .capacity = 150, .k = 3};
+    struct lf_k_moe_keep part = all, dealt = {.all_rows = 64,
+                                              .experts = 4,
+                                              .block = 8,
+                                              .capacity = 20,
+                                              .blocks = blocks,
+                                              .k = 2};
+    test_keep(k, q, &all);
+    part.rows = 233;
+    part.first = 300;
+    test_keep(k, q, &part);
+    dealt.rows = 24;
+    test_keep(k, q, &dealt);
+    dealt.first = 24;
+    dealt.rows = 40;
+    test_keep(k, q, &dealt);
+    dealt.first = 44; /* begins and ends within a block */
+    dealt.rows = 8;
+    test_keep(k, q, &dealt);
+    test_keep(
+        k, q,
+        &(struct lf_k_moe_keep){.rows = 1, .all_rows = 1, .experts = 1, .capacity = 1, .k = 1});
+}
+
 /* ---- order ---- */
 
 static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk,
@@ -398,11 +473,16 @@ static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
     struct op_buf row_of = op_alloc((size_t)m * 4), place = op_alloc((size_t)m * 4),
                   off = op_alloc((size_t)(experts + 1) * 4);
     int32_t *ids = zeros((size_t)(m + 1) * 4), *p = place.p, *r = row_of.p, *o = off.p;
-    for (int64_t i = 0; i < m; i++) /* random; only odd experts; all to the last */
+    int64_t n = 0;
+    for (int64_t i = 0; i < m; i++) /* random; only odd experts; all to the last; some to none */
         ids[i] =
             how == 2 ? (int32_t)experts - 1 : (int32_t)((op_rand(5, i) + 1) / 2 * (double)experts);
     for (int64_t i = 0; i < m && how == 1; i++)
         ids[i] = ids[i] | 1;
+    for (int64_t i = 0; i < m && how == 3; i++)
+        ids[i] = i % 3 ? ids[i] : -1;
+    for (int64_t i = 0; i < m; i++)
+        n += ids[i] >= 0;
     const struct lf_k_moe_sort a = {.rows = rows,
                                     .experts = experts,
                                     .ids = ids,
@@ -412,13 +492,16 @@ static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
                                     .k = kk};
     if (k->moe_sort.check(&a) || k->moe_sort.run(q, &a))
         tap_bail("moe_sort");
-    bool ok = o[0] == 0 && o[experts] == m;
+    bool ok = o[0] == 0 && o[experts] == n;
+    for (int64_t i = n; i < m && ok; i++)
+        ok = r[i] == -1;
     for (int64_t i = 0; i < m && ok; i++) {
-        ok = p[i] >= o[ids[i]] && p[i] < o[ids[i] + 1] && r[p[i]] == i / kk;
-        for (int64_t j = 0; j < i && ok; j++) /* stable */
+        ok = ids[i] < 0 ? p[i] == -1
+                        : p[i] >= o[ids[i]] && p[i] < o[ids[i] + 1] && r[p[i]] == i / kk;
+        for (int64_t j = 0; j < i && ids[i] >= 0 && ok; j++) /* stable */
             ok = ids[i] != ids[j] || p[j] < p[i];
     }
-    tap_ok(ok, "%lld pairs in expert order, those of an expert in row order (%d)", (long long)m,
+    tap_ok(ok, "%lld pairs in expert order, those of an expert in row order (%d)", (long long)n,
            how);
     tap_ok(op_guards_intact(&row_of) && op_guards_intact(&place) && op_guards_intact(&off),
            "nothing outside is written");
@@ -440,13 +523,14 @@ static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, 
     double *want = calloc((size_t)(m * ldx + rows * ldy), sizeof *want),
            *wdw = calloc((size_t)m, sizeof *wdw);
     for (int64_t i = 0; i < m; i++)
-        place[i] = (int32_t)((i * 7 + 3) % m); /* 7 divides no m used here */
+        place[i] = i % 5 == 3 ? -1 : (int32_t)((i * 7 + 3) % m); /* 7 divides no m used here */
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < ldy; i++) {
             double s = residual || i >= c ? op_get(y.p, r * ldy + i, type) : 0;
             for (int j = 0; j < kk && i < c; j++)
-                s += op_get(w.p, r * kk + j, LF_F32) *
-                     op_get(x.p, place[r * kk + j] * ldx + i, type);
+                s += place[r * kk + j] < 0 ? 0
+                                           : op_get(w.p, r * kk + j, LF_F32) *
+                                                 op_get(x.p, place[r * kk + j] * ldx + i, type);
             want[r * ldy + i] = s;
         }
     const struct lf_k_moe_combine f = {.rows = rows,
@@ -469,7 +553,7 @@ static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, 
     memset(dx.p, 0, dx.bytes);
     memset(want, 0, (size_t)(m * ldx) * sizeof *want);
     for (int64_t i = 0; i < m; i++)
-        for (int64_t e = 0; e < c; e++) {
+        for (int64_t e = 0; e < c && place[i] >= 0; e++) {
             double g = op_get(dy.p, i / kk * ldy + e, type);
             want[place[i] * ldx + e] = op_get(w.p, i, LF_F32) * g;
             wdw[i] += g * op_get(x.p, place[i] * ldx + e, type);
@@ -662,13 +746,14 @@ int main(void)
             TAP(6, test_route(k, q, &cases[i], &d, name));
             TAP(3, test_route_bwd(k, q, &cases[i], &d, false));
             TAP(3, test_route_bwd(k, q, &cases[i], &d, true));
-            TAP(4, test_stats(k, q, &cases[i], &d));
+            TAP(5, test_stats(k, q, &cases[i], &d));
             route_teardown(&d);
             zeros(0);
         }
         TAP(2, test_loss_bounds(k, q));
         TAP(6, test_edges(k, q));
-        for (int how = 0; how < 3; how++) {
+        TAP(12, test_keeps(k, q));
+        for (int how = 0; how < 4; how++) {
             TAP(2, test_sort(k, q, 1, 1, 1, how == 1 ? 0 : how));
             TAP(2, test_sort(k, q, 53, 4, 60, how));
             TAP(2, test_sort(k, q, 300, 2, 8, how));

@@ -37,6 +37,13 @@ nccl() { "$pretrain" --config "$dir/run.ini" --plan "$@" | sed -n 's/.*"communic
 is "$(nccl --ranks 2 --expert 2)" 924844032 "the plan has memory for NCCL: two rings and the rows of another rank, 32 channels each"
 is "$(nccl --ranks 4 --expert 2 --zero 1)" 2466250752 "of four ranks: three rings, the rows of one, parts of gradients of three and of one with these experts"
 
+# --- experts drop rows ---
+moe "capacity_factor = 0.7"
+trial "experts drop rows" pretrain 2e-6 "2:expert=2 4:context=2+expert=2" --steps 2
+records "experts drop rows.2:expert=2" | grep '^router_dropped:0\.[0-9]' >/dev/null
+ok $? "and a share of them is told"
+moe
+
 # --- layers in a V; a rank has fewer micro-batches ---
 shape="layers=4 heads=2 vocab=64 max_positions=48"
 moe
@@ -67,4 +74,4 @@ is $rc 70 "an exchange that fails on one GPU ends both"
 says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
 FAKE_NCCL_FAIL=70:1 LF_COMM_PATIENCE=20 on 2 validation --expert 2 --steps 1 --valid-interval 1
 says_like 'rank 1 failed in step 2: NCCL: .* on rank 1.*internal error' "so is one of a validation, behind the only step"
-finish 29
+finish 32

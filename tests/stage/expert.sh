@@ -31,6 +31,14 @@ trial "an adapter" sft 2e-5 "2:expert=2" --lora-rank 4 --lora-targets qkv
 trial "dpo" dpo 2e-5 "2:expert=2" --data "$dir/pairs" --valid-tokens 64
 trial "rm" rm 2e-5 "2:expert=2" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
 
+# --- experts drop rows ---
+moe "capacity_factor = 0.7"
+trial "experts drop rows" pretrain 2e-5 "2:expert=2 4:expert=4+context=2 2:context=2+context-kind=gather" --steps 2
+dropped() { records "$1" | sed -n 's/^router_dropped:\(.*\)$/\1/p' | tr '\n' ' '; }
+share=$(dropped "experts drop rows.one")
+[ -n "$share" ] && [ "$(dropped "experts drop rows.2:expert=2")" = "$share" ] && [ "$(dropped "experts drop rows.4:expert=4+context=2")" = "$share" ]
+ok $? "as many of them in every layout: $share" "$(dropped "experts drop rows.2:expert=2")"
+
 # --- the plan ---
 moe
 plan() { "$pretrain" --config "$dir/run.ini" --plan --ranks "$@" 2>"$dir/err" | sed -n 's/.*"params":\([0-9]*\)[.,}].*/\1/p'; }
@@ -47,4 +55,4 @@ refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 refused "--ranks 2 --tensor 2 --expert 2 --expert-tensor 1 --device cuda" "take device = cpu, or leave expert_tensor out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 25
+finish 29

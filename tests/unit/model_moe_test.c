@@ -498,6 +498,44 @@ static void test_aux(void)
     lf_st_close(x);
 }
 
+/* Rows beyond the capacity of an expert are dropped in training, in the order of rows, before the
+ * balance notices; graphs that do not train drop none. */
+static void test_capacity(void)
+{
+    struct rig r;
+    double aux = 0, nll = 0, size;
+    const char *name = "";
+    lf_err err = LF_ERR_INIT;
+    lf_st *x = open_st("moe/capacity.safetensors");
+    if (lf_st_read(x, lf_st_find(x, "aux"), 0, 1, &aux, &err) ||
+        lf_st_read(x, lf_st_find(x, "nll"), 0, 1, &nll, &err))
+        tap_bail("%s", err.text);
+    const double dropped = strtod(lf_st_meta(x, "dropped"), NULL);
+    for (int how = 0; how < 3; how++) {
+        lf_model_config c = config_of(
+            &families[0], (const char *const[]){"router_aux", lf_st_meta(x, "coefficient")});
+        set(&c, "capacity_factor", lf_st_meta(x, "capacity_factor"));
+        rig_open(&r, &families[0], &c, LF_F32, (enum lf_recompute)how);
+        const struct lf_step_record rec = step(&r, 1);
+        double e = fabs(rec.loss_sum / (double)rec.tokens - nll) / nll;
+        tap_ok(e <= 1e-6 && fabs(rec.router_aux - aux) / aux <= 1e-6,
+               "with rows dropped: loss %.9g, relative error %.2g", nll, e);
+        e = gradients(&r, x, NULL, &name);
+        tap_ok(e <= 1e-5, "gradients: worst relative error %.2g (%s)", e, name);
+        tap_ok(dropped > 0 && fabs(rec.router_dropped / 2 - dropped) < 1e-9,
+               "%.4g of the pairs are dropped", dropped);
+        e = logit_error(&r, &size);
+        tap_ok(e <= 1e-5 * size, "a graph that does not train drops none");
+        rig_close(&r);
+    }
+    lf_model_config c = config_of(&families[0], (const char *const[]){"capacity_factor", "2"});
+    rig_open(&r, &families[0], &c, LF_F32, LF_RECOMPUTE_NONE);
+    const struct lf_step_record all = step(&r, 1);
+    tap_ok(!(all.router_dropped > 0), "experts that have room for all rows drop none");
+    rig_close(&r);
+    lf_st_close(x);
+}
+
 static int find(const lf_pstore *ps, const char *name)
 {
     int i = lf_pstore_find(ps, name);
@@ -610,6 +648,7 @@ int main(void)
         TAP(1, test_recompute(&families[3], (enum lf_dtype)t));
     }
     TAP(9, test_aux());
+    TAP(13, test_capacity());
     TAP(5, test_bias());
     TAP(7, test_refusals());
     TAP(3, test_cost());
