@@ -179,10 +179,11 @@ static void describe(const struct lf_comm_flight *f, char *text, size_t cap)
              ways[a->tag / (LF_COMM_MAX_CHUNK + 1)], a->tag % (LF_COMM_MAX_CHUNK + 1));
 }
 
-static void enter(const struct lf_comm_flight *f)
+static void enter(struct lf_comm_flight *f)
 {
     struct lf_watch *w = f->c->job ? f->c->job->watch : NULL;
     char text[80];
+    f->since = lf_now_s();
     if (!w)
         return;
     if (lf_comm_is_message(&f->call))
@@ -194,8 +195,11 @@ static void enter(const struct lf_comm_flight *f)
 
 static int leave(const struct lf_comm_flight *f, int rc)
 {
-    if (f->c->job && f->c->job->watch)
-        lf_watch_leave(f->c->job->watch);
+    struct lf_comm_job *job = f->c->job;
+    if (job)
+        job->waited_s += lf_now_s() - f->since;
+    if (job && job->watch)
+        lf_watch_leave(job->watch);
     return rc;
 }
 
@@ -345,6 +349,11 @@ int lf_comm_group_end(lf_comm *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "a group of calls ends that was not begun");
     c->groups--;
     return c->ops->group ? c->ops->group(c, false, err) : 0;
+}
+
+double lf_comm_waited_s(const lf_comm *c)
+{
+    return c && c->job ? c->job->waited_s : 0;
 }
 
 void lf_comm_counted(const lf_comm *c, struct lf_comm_counts *out)

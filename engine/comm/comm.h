@@ -307,6 +307,10 @@ enum { LF_COMM_SHORT = 16 << 10 };
 
 /* What has been moved so far. */
 void lf_comm_counted(const lf_comm *c, struct lf_comm_counts *out);
+/* Seconds that this process has spent so far in calls that wait, over all of its communicators: for
+ * other ranks to come, and for bytes to move. What moves beside computation does not count, nor
+ * what NCCL does on a borrowed stream. 0 of one process alone, which may have no communicator. */
+double lf_comm_waited_s(const lf_comm *c);
 
 /* ---- made of others ---- */
 

@@ -32,6 +32,7 @@ struct lf_comm_job {
     struct lf_msg_comm *busy;  /* list of those with collectives under way (coll.c) */
     long under_way;            /* requests that are begun and not known to be done */
     double look_s;             /* before that time lf_comm_poll does nothing */
+    double waited_s;           /* lf_comm_waited_s */
 };
 
 /* One message of a transport that moves messages (msg.h). */
@@ -46,6 +47,7 @@ struct lf_comm_flight {
     struct lf_comm_call call;
     uint64_t seq; /* a collective's number */
     bool done;
+    double since;                /* when a caller began to wait for it */
     struct lf_comm_flight *next; /* free ones of the pool; collectives that wait behind this */
     lf_msg_req one, *more;       /* a message, and the other pieces of a very long one, owned */
     size_t n_more;

@@ -86,7 +86,8 @@ struct lf_train_step {
     double mtp_loss[LF_MORE_HEADS], mtp_accuracy[LF_MORE_HEADS]; /* NaN: none was trained */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
-    bool visited; /* by the guest, whose numbers are in guest */
+    double waited; /* see lf_train_sums; of these passes, and the optimizer of the step before */
+    bool visited;  /* by the guest, whose numbers are in guest */
     double guest[LF_TRAIN_GUEST_METRICS];
     bool skip; /* the optimizer refused non-finite numbers */
 };
@@ -111,8 +112,10 @@ struct lf_trainer {
     struct lf_train_pipe *pipe; /* NULL: the model is not cut */
     struct lf_devcomm dev;      /* memory of the backend between ranks */
     double longest_s;           /* step so far */
-    bool late;                  /* the ranks agreed after the last step that it is time to save */
-    lf_model_config mc;         /* resolved */
+    /* lf_comm_waited_s at the end of a step, and how much of it was told */
+    double waited_s, waited_told_s;
+    bool late;          /* the ranks agreed after the last step that it is time to save */
+    lf_model_config mc; /* resolved */
     struct lf_adapter_config adapter; /* of the run, which points to it; unused without one */
     struct lf_train_model m;
     lf_loader *data, *vdata;
@@ -380,6 +383,7 @@ struct lf_train_sums {
     double router_aux, router_entropy, router_load, router_dropped; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;
+    double waited; /* seconds for other ranks; after lf_train_exchange their mean */
     double mtp_loss[LF_MORE_HEADS]; /* sums over the targets of a head, and how many */
     double mtp_tokens[LF_MORE_HEADS], mtp_correct[LF_MORE_HEADS];
     bool late; /* it is time to save, by the clock of rank 0 */

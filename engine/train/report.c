@@ -177,6 +177,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     at = add_real(b, sizeof(b), at, "step_s", st->seconds);
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
+    if (t->run.ranks > 1 && t->m.back->ops->host_visible)
+        at = add_real(b, sizeof(b), at, "comm_exposed_s", st->waited);
     at = add_gpu(b, sizeof(b), at, t);
     at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());
     if (!t->rss_told) /* once a start is enough */

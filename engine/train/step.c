@@ -240,6 +240,7 @@ static void measure(const lf_trainer *t, struct lf_train_step *st, const struct 
     st->accuracy = t->c->objective ? (double)NAN : (double)sums->correct / trained;
     st->entropy = t->c->entropy ? sums->entropy / trained : (double)NAN;
     st->z = sums->z / trained;
+    st->waited = sums->waited;
     for (int k = 0; k < LF_MORE_HEADS; k++) { /* 0 / 0: none */
         st->mtp_loss[k] = sums->mtp_loss[k] / sums->mtp_tokens[k];
         st->mtp_accuracy[k] = sums->mtp_correct[k] / sums->mtp_tokens[k];
@@ -289,6 +290,8 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     take_record(sums, &rec);
+    sums->waited = lf_comm_waited_s(t->run.comm) - t->waited_told_s;
+    t->waited_told_s += sums->waited;
     sums->late = lf_run_late(&t->run);
     return rc;
 }
@@ -362,6 +365,8 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     const double t0 = lf_now_s();
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     lf_train_phase_step(t);
+    /* What was waited for between steps, such as a validation, is none of a step's. */
+    t->waited_told_s += lf_comm_waited_s(t->run.comm) - t->waited_s;
     int rc = survey_step(t, err);
     while (rc == 0 && overflow) {
         rc = attempt_step(t, &ls, st, &overflow, err);
@@ -371,6 +376,7 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     if (rc != 0)
         return rc;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
+    t->waited_s = lf_comm_waited_s(t->run.comm);
     advance(t, &ls);
     told(t, st, t0);
     return 0;

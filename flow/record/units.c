@@ -32,6 +32,8 @@ static const lf_unit units[] = {
     {"rss", "Resident memory", "bytes", "B", LF_BETTER_NONE, NULL},
     {"step_s", "Time of a step", "seconds", "s", LF_BETTER_LOW, NULL},
     {"data_s", "Time for data in a step", "seconds", "s", LF_BETTER_LOW, NULL},
+    {"comm_exposed_s", "Time of a step for messages that nothing hides", "seconds, mean of ranks",
+     "s", LF_BETTER_LOW, NULL},
     {"save_s", "Time of a save", "seconds", "s", LF_BETTER_LOW, NULL},
     {"saved", "Step of the last checkpoint", "step", "", LF_BETTER_NONE, NULL},
     {"samples", "Sequences seen", "sequences", "", LF_BETTER_NONE, NULL},

@@ -38,6 +38,8 @@ dropped() { records "$1" | sed -n 's/^router_dropped:\(.*\)$/\1/p' | tr '\n' ' '
 share=$(dropped "experts drop rows.one")
 [ -n "$share" ] && [ "$(dropped "experts drop rows.2:expert=2")" = "$share" ] && [ "$(dropped "experts drop rows.4:expert=4+context=2")" = "$share" ]
 ok $? "as many of them in every layout: $share" "$(dropped "experts drop rows.2:expert=2")"
+! "$infer" record "$dir/experts.one/metrics" | grep -q 'router_dropped\|comm_exposed_s' && "$infer" record "$dir/experts.2:expert=2/metrics" | grep -q '"comm_exposed_s":0*\.*0*[1-9]'
+ok $? "without a capacity none is told, and one rank waits for nobody; of two it is told how long"
 
 # --- the plan ---
 moe
@@ -55,4 +57,4 @@ refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 refused "--ranks 2 --tensor 2 --expert 2 --expert-tensor 1 --device cuda" "take device = cpu, or leave expert_tensor out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 29
+finish 30
