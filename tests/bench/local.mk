@@ -11,7 +11,7 @@ tests_bench_comm_move_SOURCES = tests/bench/comm_move.c
 tests_bench_comm_move_LDADD = $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/bench/comm_move.sh
 # What it costs when ranks divide their state: make all tests/stage/train_tool && tests/bench/zero.sh
-EXTRA_DIST += tests/bench/layouts.sh tests/bench/layouts_full.sh tests/bench/layouts_peer.py tests/bench/zero.sh tests/bench/fsdp_peer.py tests/bench/save.sh tests/bench/ranks.sh
+EXTRA_DIST += tests/bench/layouts.sh tests/bench/experts.sh tests/bench/layouts_full.sh tests/bench/layouts_peer.py tests/bench/zero.sh tests/bench/fsdp_peer.py tests/bench/save.sh tests/bench/ranks.sh
 # pictures beside transformers
 EXTRA_PROGRAMS += tests/bench/pictures_bench
 tests_bench_pictures_bench_SOURCES = tests/bench/pictures_bench.c
