@@ -22,12 +22,18 @@ struct lf_k_attn_drop {
     const int32_t *position;
     const struct lf_step_record *rec; /* seed */
 };
-/* Rows of queries that are some of the keys' rows: `n` of them, in n / block blocks that ascend.
- * Row i of queries is row first[i / block] + i % block of the keys. first NULL: they are the same.
- * On CPUs alone. */
+/* Rows of queries that are some of the keys' rows: `n` of them, in blocks of `block` that ascend,
+ * of which the last may be shorter. Row i of queries is row first[i / block] + i % block of the
+ * keys. first NULL: they are the same. On CPUs alone.
+ *
+ * With `keys` only rows key0 ... key0 + keys - 1 of keys and values are there, and of their
+ * gradients: k, v, dk and dv begin with row key0. Where that is no document's first row, a query
+ * sees no key before the first whole tile (LF_ATTN_TILE, counted from its document's first key)
+ * behind key0. */
 struct lf_k_attn_own {
     const int32_t *first;
     int64_t n, block;
+    int64_t key0, keys; /* keys 0: all rows */
 };
 
 #endif

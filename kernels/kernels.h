@@ -568,7 +568,7 @@ struct lf_k_heads_split {
 enum { LF_ATTN_MAX_CHANNELS = 1024 }; /* of a head, on CPUs */
 #include "kernels/attn_rows.h"
 /* With own.first q, o, lse and what drop names have own.n rows; keys, values, cu_seqlens and runs
- * are of all `rows`. A row has the bits that it has among all. */
+ * are of all `rows`; keys may be fewer (own.keys). A row has the bits that it has among all. */
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
@@ -591,7 +591,7 @@ struct lf_k_attn_fwd {
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
  * sinks did is in o and lse already. With own.first do and dq have own.n rows too, and dk, dv are
- * f32 whatever x_type is: what these queries add to the gradients of all rows. */
+ * f32 whatever x_type is: what these queries add to the gradients of the rows of keys. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;

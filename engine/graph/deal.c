@@ -18,7 +18,14 @@ int64_t lf_context_block(int64_t own_rows)
         block--;
     if (block < 1)
         return own_rows > 0 ? 1 : 0;
-    return block < SMALL && own_rows >= SMALL * LF_CONTEXT_BLOCK / 2 ? own_rows : block;
+    return block < SMALL && own_rows >= BLOCKS * LF_CONTEXT_BLOCK ? LF_CONTEXT_BLOCK : block;
+}
+
+/* Blocks of a rank. */
+static int64_t blocks_of(int64_t own_rows)
+{
+    const int64_t block = lf_context_block(own_rows);
+    return block > 0 ? (own_rows + block - 1) / block : 0;
 }
 
 struct piece {
@@ -38,17 +45,32 @@ static int64_t seen(int64_t from, int64_t n, int64_t len, bool causal)
     return causal ? n * (from + 1) + n * (n - 1) / 2 : n * len;
 }
 
-/* Rows behind the last document see nothing. */
-static void find_work(const struct lf_context_rows *d, int64_t block, struct piece *p)
+/* Blocks of a micro-batch: `full` of them have `block` rows, and so many behind them `rest`. */
+struct cut {
+    int64_t block, rest, full, n;
+};
+
+static struct cut cut_of(const struct lf_context_rows *d)
 {
-    int64_t doc = 0;
-    for (int64_t at = 0; at < d->rows; at += block, p++) {
-        *p = (struct piece){.first = (int32_t)at};
-        for (int64_t r = at; r < at + block && doc < d->n_docs;) {
+    const int64_t own = d->rows / d->ranks, block = lf_context_block(own);
+    return (struct cut){.block = block,
+                        .rest = own % block,
+                        .full = own / block * d->ranks,
+                        .n = blocks_of(own) * d->ranks};
+}
+
+/* Rows behind the last document see nothing. */
+static void find_work(const struct lf_context_rows *d, const struct cut *c, struct piece *p)
+{
+    int64_t doc = 0, end_of;
+    for (int64_t i = 0, at = 0; i < c->n; i++, at = end_of) {
+        p[i] = (struct piece){.first = (int32_t)at};
+        end_of = at + (i < c->full ? c->block : c->rest);
+        for (int64_t r = at; r < end_of && doc < d->n_docs;) {
             const int64_t from = d->cu_seqlens[doc], end = d->cu_seqlens[doc + 1],
-                          to = end < at + block ? end : at + block;
+                          to = end < end_of ? end : end_of;
             if (r < to)
-                p->work += seen(r - from, to - r, end - from, d->causal);
+                p[i].work += seen(r - from, to - r, end - from, d->causal);
             r = r < to ? to : r;
             if (r >= end)
                 doc++;
@@ -62,35 +84,48 @@ static int by_row(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void hand_out(const struct lf_context_rows *d, const struct piece *p, size_t n,
-                     int64_t *load, int32_t *first)
+/* n more blocks, `most` of them in all for each rank, which then has `each`. */
+static void hand_out(const struct lf_context_rows *d, const struct piece *p, int64_t n,
+                     int64_t most, int64_t each, int64_t *load, int32_t *first)
 {
-    const size_t each = n / (size_t)d->ranks;
     int64_t *count = load + d->ranks;
-    for (size_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int least = -1;
         for (int r = 0; r < d->ranks; r++)
-            if (count[r] < (int64_t)each && (least < 0 || load[r] < load[least]))
+            if (count[r] < most && (least < 0 || load[r] < load[least]))
                 least = r;
-        first[(size_t)least * each + (size_t)count[least]++] = p[i].first;
+        first[least * each + count[least]++] = p[i].first;
         load[least] += p[i].work;
     }
-    for (int r = 0; r < d->ranks; r++)
-        qsort(first + (size_t)r * each, each, sizeof *first, by_row);
+}
+
+static void in_order(const struct lf_context_rows *d, const struct cut *c, int32_t *first)
+{
+    const int64_t own = d->rows / d->ranks, each = c->n / d->ranks;
+    for (int64_t i = 0; i < c->n; i++)
+        first[i] = (int32_t)(i / each * own + i % each * c->block);
 }
 
 int lf_context_deal(const struct lf_context_rows *d, int32_t *first, lf_err *err)
 {
-    const int64_t block = lf_context_block(d->rows / d->ranks);
-    if (block == 0)
+    if (d->rows < d->ranks)
         return 0;
-    const size_t n = (size_t)(d->rows / block);
-    struct piece *p = lf_calloc(n, sizeof *p, err);
+    const struct cut c = cut_of(d);
+    const int64_t each = c.n / d->ranks, longer = c.full / d->ranks;
+    if (d->in_order) {
+        in_order(d, &c, first);
+        return 0;
+    }
+    struct piece *p = lf_calloc((size_t)c.n, sizeof *p, err);
     int64_t *load = lf_calloc((size_t)d->ranks * 2, sizeof *load, err);
     if (p && load) {
-        find_work(d, block, p);
-        qsort(p, n, sizeof *p, by_work);
-        hand_out(d, p, n, load, first);
+        find_work(d, &c, p);
+        qsort(p, (size_t)c.full, sizeof *p, by_work);
+        qsort(p + c.full, (size_t)(c.n - c.full), sizeof *p, by_work);
+        hand_out(d, p, c.full, longer, each, load, first);
+        hand_out(d, p + c.full, c.n - c.full, each, each, load, first);
+        for (int r = 0; r < d->ranks; r++)
+            qsort(first + r * each, (size_t)each, sizeof *first, by_row);
     }
     const int rc = p && load ? 0 : LF_ENOMEM;
     free(p);
@@ -101,6 +136,13 @@ int lf_context_deal(const struct lf_context_rows *d, int32_t *first, lf_err *err
 int64_t lf_context_blocks(const struct lf_layout *l, int64_t own_rows)
 {
     const struct lf_context_parts p = lf_context_parts(l);
-    const int64_t group = own_rows * p.heads, block = lf_context_block(group);
-    return block > 0 ? group / block * p.rows : 0;
+    return blocks_of(own_rows * p.heads) * p.rows;
+}
+
+int64_t lf_context_row(const struct lf_layout *l, int64_t own_rows, const int32_t *first,
+                       int64_t at)
+{
+    const int64_t group = own_rows * lf_context_parts(l).heads, block = lf_context_block(group),
+                  in = at % group;
+    return first ? first[at / group * blocks_of(group) + in / block] + in % block : at;
 }

@@ -129,6 +129,12 @@ struct lf_exec_comm {
     /* The first among some of these ranks; NULL: they exchange with all alone. */
     int (*context_among)(void *user, void *out, const void *in, size_t bytes,
                          const struct lf_rank_group *g, lf_err *err);
+    /* The first where parts differ: to[r] bytes for rank r, from[r] of it; NULL: no rank asks for
+     * the rows of a window alone. */
+    int (*context_parts)(void *user, void *out, const size_t *from, const void *in,
+                         const size_t *to, lf_err *err);
+    /* context_gather, begun, one at a time; `finish` waits for it. NULL: a gather waits. */
+    int (*context_begin)(void *user, struct lf_exec_req *q, void *all, size_t bytes, lf_err *err);
     /* Ranks that divide experts, among these, while a segment runs: all-gather of equal parts in
      * memory of the host, and all-to-all of backend memory. */
     int (*experts_gather)(void *user, void *all, size_t bytes, lf_err *err);

@@ -62,6 +62,7 @@ struct lf_exec {
     struct lf_exec_comm comm;
     void *comm_user;
     struct lf_exchange exchange; /* what nodes of a layout call */
+    struct lf_exec_req keys;     /* a gather that one of them has begun */
     struct lf_k_ranks with;      /* what kernels of a divided vocabulary do */
     struct lf_call *copies, *packs;
     size_t n_copies, n_packs;

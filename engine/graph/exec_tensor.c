@@ -21,6 +21,15 @@ static int ended(const lf_exec *ex, int rc, lf_err *err)
     return rc != 0 ? rc : lf_exec_comm_end(ex, err);
 }
 
+/* What is exposed of the context axis: on a CPU how long the host waits. */
+static int waited(const lf_exec *ex, const char *what, struct lf_profile_mark m, int rc,
+                  lf_err *err)
+{
+    rc = ended(ex, rc, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, what, m);
+    return rc;
+}
+
 static int sum(void *user, float *data, size_t n, lf_err *err)
 {
     const lf_exec *ex = user;
@@ -45,24 +54,58 @@ static int scatter(void *user, float *out, const float *data, size_t n, lf_err *
 static int context_swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
 {
     const lf_exec *ex = user;
-    const int rc = lf_exec_comm_begin(ex, err);
-    return ended(ex, rc != 0 ? rc : ex->comm.context_swap(ex->comm_user, out, in, bytes, err), err);
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.context_swap(ex->comm_user, out, in, bytes, err);
+    return waited(ex, "exchange rows for heads, or gradients of keys", m, rc, err);
 }
 
 static int context_gather(void *user, void *all, size_t bytes, lf_err *err)
 {
     const lf_exec *ex = user;
-    const int rc = lf_exec_comm_begin(ex, err);
-    return ended(ex, rc != 0 ? rc : ex->comm.context_gather(ex->comm_user, all, bytes, err), err);
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.context_gather(ex->comm_user, all, bytes, err);
+    return waited(ex, "gather keys", m, rc, err);
+}
+
+static int context_begin(void *user, void *all, size_t bytes, lf_err *err)
+{
+    lf_exec *ex = user;
+    return ex->comm.context_begin(ex->comm_user, &ex->keys, all, bytes, err);
+}
+
+static int context_finish(void *user, lf_err *err)
+{
+    lf_exec *ex = user;
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    const int rc = ex->comm.finish(ex->comm_user, &ex->keys, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "wait for keys", m);
+    return rc;
 }
 
 static int context_among(void *user, void *out, const void *in, size_t bytes,
                          const struct lf_rank_group *g, lf_err *err)
 {
     const lf_exec *ex = user;
-    const int rc = lf_exec_comm_begin(ex, err);
-    return ended(ex, rc != 0 ? rc : ex->comm.context_among(ex->comm_user, out, in, bytes, g, err),
-                 err);
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.context_among(ex->comm_user, out, in, bytes, g, err);
+    return waited(ex, "exchange among some ranks of context", m, rc, err);
+}
+
+static int context_parts(void *user, void *out, const size_t *from, const void *in,
+                         const size_t *to, lf_err *err)
+{
+    const lf_exec *ex = user;
+    const struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = lf_exec_comm_begin(ex, err);
+    if (rc == 0)
+        rc = ex->comm.context_parts(ex->comm_user, out, from, in, to, err);
+    return waited(ex, "exchange keys of windows", m, rc, err);
 }
 
 static int move_bytes(void *user, void *to, const void *from, size_t bytes, lf_err *err)
@@ -101,6 +144,10 @@ void lf_exec_connect_tensor(lf_exec *ex)
         ex->exchange.context_swap = context_swap;
         ex->exchange.context_gather = context_gather;
         ex->exchange.context_among = ex->comm.context_among ? context_among : NULL;
+        ex->exchange.context_parts = ex->comm.context_parts ? context_parts : NULL;
+        ex->exchange.context_begin =
+            ex->comm.context_begin && ex->comm.finish ? context_begin : NULL;
+        ex->exchange.context_finish = context_finish;
     }
     lf_exec_connect_experts(ex);
     ex->with.gather = ex->comm.tensor_gather ? gather_parts : NULL;

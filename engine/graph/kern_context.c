@@ -127,14 +127,20 @@ static int to_rows(const struct lf_kernels *k, lf_queue *q, const struct lf_k_ex
 int lf_context_order(struct lf_exchange *w, const struct lf_row_blocks *b, void *out,
                      const void *in, size_t bytes, bool back)
 {
-    const size_t each = (size_t)b->block * bytes;
+    const int64_t each = (b->own + b->block - 1) / b->block;
+    int64_t at = 0, rows;
     int rc = 0;
-    for (int64_t i = 0, n; i < b->n && rc == 0; i += n) {
-        for (n = 1; i + n < b->n && b->first[i + n] == b->first[i] + n * b->block;)
-            n++; /* neighbours move together */
-        const size_t by_rank = (size_t)i * each, by_row = (size_t)b->first[i] * bytes;
+    for (int64_t i = 0; i < b->n && rc == 0; at += rows) {
+        const int64_t from = b->first[i];
+        const size_t by_rank = (size_t)at * bytes, by_row = (size_t)from * bytes;
+        rows = 0;
+        do { /* neighbours move together */
+            const int64_t left = b->own - i % each * b->block;
+            rows += left < b->block ? left : b->block;
+            i++;
+        } while (i < b->n && b->first[i] == from + rows);
         rc = w->move(w->user, (char *)out + (back ? by_rank : by_row),
-                     (const char *)in + (back ? by_row : by_rank), (size_t)n * each, &w->err);
+                     (const char *)in + (back ? by_row : by_rank), (size_t)rows * bytes, &w->err);
     }
     return rc;
 }

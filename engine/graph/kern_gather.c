@@ -4,7 +4,8 @@
  * gather (layout.h), some heads of keys at a time. A row of what moves is the heads' keys, then
  * their values. It comes in the order of ranks and is put in that of rows, so that documents are
  * whole again. Backwards the same, and what this rank's queries add to the gradients goes to the
- * ranks that have the rows, in f32.
+ * ranks that have the rows, in f32. Where rows are in order and see those of a window alone, what
+ * comes are the last rows of the ranks before, and what goes back are the gradients of these.
  */
 #include "engine/graph/priv.h"
 
@@ -12,7 +13,7 @@
 struct keys {
     const void *k, *v;
     int64_t ldk, ldv, d, e; /* row distances; channels of a key and of a value */
-    int64_t own, all;       /* rows of this rank, and of all */
+    int64_t own, all;       /* rows of this rank, and the most that are there of all */
     int64_t groups, per;    /* heads of keys; of queries for each */
     int64_t width;          /* columns of what moves at a time */
     size_t size;            /* bytes of an element */
@@ -35,7 +36,7 @@ static struct keys keys_of(const struct lf_k_attn_spread *a)
                      .d = f->d,
                      .e = f->d_value,
                      .own = f->own.n,
-                     .all = f->rows,
+                     .all = f->own.keys ? f->own.n + a->reach : f->rows,
                      .groups = f->groups,
                      .type = f->x_type};
     if (a->backward)
@@ -46,7 +47,7 @@ static struct keys keys_of(const struct lf_k_attn_spread *a)
                           .d = b->d,
                           .e = b->d_value,
                           .own = b->own.n,
-                          .all = b->rows,
+                          .all = b->own.keys ? b->own.n + a->reach : b->rows,
                           .groups = b->groups,
                           .type = b->x_type};
     k.per = (a->backward ? b->heads : f->heads) / k.groups;
@@ -57,20 +58,21 @@ static struct keys keys_of(const struct lf_k_attn_spread *a)
 
 int64_t lf_spread_heads(const struct lf_k_attn_spread *a, int64_t given)
 {
-    const int64_t groups = a->backward ? a->bwd.groups : a->fwd.groups,
-                  rows = a->backward ? a->bwd.rows : a->fwd.rows,
-                  cols = a->backward ? a->bwd.d + a->bwd.d_value : a->fwd.d + a->fwd.d_value;
-    const uint8_t type = a->backward ? a->bwd.x_type : a->fwd.x_type;
-    const int64_t one = 2 * rows * cols * (int64_t)lf_dtype_size((enum lf_dtype)type);
-    int64_t n = given > 0 ? given : one > 0 ? LF_CONTEXT_ROOM / one : groups;
-    n = n < 1 ? 1 : n;
-    return n < groups ? n : groups;
+    const struct keys k = keys_of(a);
+    const int64_t one = 2 * k.all * (k.d + k.e) * (int64_t)k.size,
+                  most = !a->reach && one * k.groups >= LF_CONTEXT_AHEAD ? (k.groups + 1) / 2
+                                                                         : k.groups;
+    if (given > 0)
+        return given < k.groups ? given : k.groups;
+    const int64_t n = one > 0 ? LF_CONTEXT_ROOM / one : most;
+    return n < 1 ? 1 : n < most ? n : most;
 }
 
 /* Where things lie in the workspace: rows of keys by rank and in order; backwards gradients of all
- * rows, in order and by rank. */
+ * rows, in order and by rank. Of a window: rows for others, keys in order, and bytes for and from
+ * each rank of the axis. */
 struct space {
-    size_t by_rank, ordered, grads, sent, work;
+    size_t by_rank, ordered, grads, sent, counts, work;
 };
 
 static size_t rounded(size_t n)
@@ -81,8 +83,15 @@ static size_t rounded(size_t n)
 static struct space space_of(const struct lf_k_attn_spread *a, const struct keys *k)
 {
     const size_t n = (size_t)(k->all * k->width), bytes = rounded(n * k->size),
-                 grads = a->backward ? rounded(n * sizeof(float)) : 0;
-    return (struct space){0, bytes, 2 * bytes, 2 * bytes + grads, 2 * bytes + 2 * grads};
+                 grads = a->backward ? rounded(n * sizeof(float)) : 0,
+                 ranks = (size_t)(a->group.n * a->group.step), /* of the axis */
+        counts = a->reach ? rounded(2 * ranks * sizeof(size_t)) : 0;
+    struct space s = {.ordered = bytes};
+    s.grads = s.ordered + bytes;
+    s.sent = s.grads + grads;
+    s.counts = s.sent + grads;
+    s.work = s.counts + counts;
+    return s;
 }
 
 /* ---- some heads of a call ---- */
@@ -145,6 +154,12 @@ static struct lf_k_attn_bwd some_bwd(const struct lf_k_attn_spread *a, const str
 
 /* ---- what moves ---- */
 
+/* Rows of keys that are there. */
+static int64_t there(const struct lf_k_attn_spread *a)
+{
+    return a->backward ? a->bwd.own.keys : a->fwd.own.keys;
+}
+
 /* Copies columns of rows from one distance to another. */
 static int copy(const struct lf_kernels *k, lf_queue *q, const struct lf_k_act_fwd *of)
 {
@@ -153,16 +168,109 @@ static int copy(const struct lf_kernels *k, lf_queue *q, const struct lf_k_act_f
     return k->act_fwd.run(q, &c);
 }
 
-/* Keys and values of these heads, of all rows, in order. */
-static int gather(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
-                  const struct keys *k, struct heads h)
+/* ---- rows that a window reaches ---- */
+
+/* How many rows of a rank the one `further` places behind it needs. */
+static int64_t needed(const struct lf_k_attn_spread *a, const struct keys *k, int further)
+{
+    const int64_t n = a->reach - (further - 1) * k->own;
+    return n <= 0 ? 0 : n < k->own ? n : k->own;
+}
+
+/* Bytes for the ranks behind this one, and from those before it, in counts of all ranks of the
+ * axis; `row` of each row. */
+struct counts {
+    size_t *behind, *before;
+    int64_t rows_behind, rows_before;
+};
+
+static struct counts count_rows(const struct lf_k_attn_spread *a, const struct keys *k, size_t row)
+{
+    const struct space w = space_of(a, k);
+    const struct lf_rank_group *g = &a->group;
+    const size_t ranks = (size_t)a->with->context_ranks;
+    struct counts c = {.behind = to(a->work, (int64_t)w.counts, 1)};
+    c.before = c.behind + ranks;
+    for (size_t r = 0; r < 2 * ranks; r++)
+        c.behind[r] = 0;
+    for (int i = 0; i < g->n; i++) {
+        const size_t r = (size_t)(g->first + i * g->step);
+        const int64_t n = i == g->place  ? 0
+                          : i > g->place ? needed(a, k, i - g->place)
+                                         : needed(a, k, g->place - i);
+        *(i > g->place ? &c.rows_behind : &c.rows_before) += n;
+        (i > g->place ? c.behind : c.before)[r] = (size_t)n * row;
+    }
+    return c;
+}
+
+/* The last rows of this rank's, which stand behind those of the ranks before it in order. */
+static int near(const struct lf_k_attn_spread *a, const struct keys *k, size_t row)
+{
+    struct lf_exchange *x = a->with;
+    const struct space w = space_of(a, k);
+    const struct counts c = count_rows(a, k, row);
+    char *ordered = (char *)a->work + w.ordered, *sent = (char *)a->work + w.by_rank,
+         *end = ordered + (size_t)(c.rows_before + k->own) * row;
+    int rc = 0;
+    for (int r = 0; r < x->context_ranks && rc == 0; r++) {
+        if (c.behind[r])
+            rc = x->move(x->user, sent, end - c.behind[r], c.behind[r], &x->err);
+        sent += c.behind[r];
+    }
+    return rc != 0 ? rc
+                   : x->context_parts(x->user, ordered, c.before, (char *)a->work + w.by_rank,
+                                      c.behind, &x->err);
+}
+
+/* What came of ranks behind is added to this rank's last rows. *sum: where these begin. */
+static int add_near(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
+                    const struct keys *k, int64_t cols, float **sum)
+{
+    struct lf_exchange *x = a->with;
+    const struct space w = space_of(a, k);
+    const struct counts c = count_rows(a, k, (size_t)cols * sizeof(float));
+    float *grads = to(a->work, (int64_t)w.grads, 1), *came = to(a->work, (int64_t)w.sent, 1);
+    float *end = grads + (c.rows_before + k->own) * cols;
+    int rc = x->context_parts(x->user, came, c.behind, grads, c.before, &x->err);
+    for (int r = 0; r < x->context_ranks && rc == 0; r++) {
+        const int64_t n = (int64_t)(c.behind[r] / sizeof(float));
+        const struct lf_k_axpby add = {.n = n,
+                                       .a = end - n,
+                                       .b = came,
+                                       .y = end - n,
+                                       .alpha = 1,
+                                       .beta = 1,
+                                       .a_type = LF_F32,
+                                       .b_type = LF_F32,
+                                       .y_type = LF_F32};
+        rc = n ? kernels->axpby.run(q, &add) : 0;
+        came += n;
+    }
+    *sum = end - k->own * cols;
+    return rc;
+}
+
+/* ---- rows of all ---- */
+
+/* Does a gather go on beside what computes? Then it has `by_rank` alone. */
+static bool ahead(const struct lf_k_attn_spread *a)
+{
+    const struct lf_exchange *x = a->with;
+    return !a->reach && x->context_begin && a->group.n == x->context_ranks;
+}
+
+/* This rank's keys and values of these heads to their place, and begins to gather those of all. */
+static int begin(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
+                 const struct keys *k, struct heads h)
 {
     struct lf_exchange *x = a->with;
     const struct space w = space_of(a, k);
     const int64_t cols = h.n * (k->d + k->e);
     const size_t row = (size_t)cols * k->size, part = (size_t)k->own * row;
-    char *by_rank = (char *)a->work + w.by_rank, *own = by_rank + (size_t)a->group.place * part,
-         *ordered = (char *)a->work + w.ordered;
+    char *by_rank = (char *)a->work + w.by_rank, *ordered = (char *)a->work + w.ordered,
+         *own = a->reach ? ordered + (size_t)(there(a) - k->own) * row
+                         : by_rank + (size_t)a->group.place * part;
     const struct lf_k_act_fwd keys = {.rows = k->own,
                                       .c = h.n * k->d,
                                       .ldx = k->ldk,
@@ -180,20 +288,31 @@ static int gather(const struct lf_kernels *kernels, lf_queue *q, const struct lf
     int rc = copy(kernels, q, &keys);
     if (rc == 0)
         rc = copy(kernels, q, &values);
-    if (rc == 0)
-        rc = lf_context_collect(x, &a->group, by_rank, part, ordered);
-    if (rc == 0)
-        rc = lf_context_order(x, &a->blocks, ordered, by_rank, row, false);
-    return rc;
+    return rc != 0 || !ahead(a) ? rc : x->context_begin(x->user, by_rank, part, &x->err);
 }
 
-/* What all ranks' queries add to the gradients of this rank's rows, in the order of the ranks. */
-static int add_up(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
-                  const struct keys *k, struct heads h)
+/* Waits for keys and values of these heads: of all rows, in order, or of those that are there. */
+static int end(const struct lf_k_attn_spread *a, const struct keys *k, struct heads h)
 {
     struct lf_exchange *x = a->with;
     const struct space w = space_of(a, k);
-    const int64_t cols = h.n * (k->d + k->e), n = k->own * cols;
+    const size_t row = (size_t)(h.n * (k->d + k->e)) * k->size;
+    char *by_rank = (char *)a->work + w.by_rank, *ordered = (char *)a->work + w.ordered;
+    if (a->reach)
+        return near(a, k, row);
+    const int rc = ahead(a)
+                       ? x->context_finish(x->user, &x->err)
+                       : lf_context_collect(x, &a->group, by_rank, (size_t)k->own * row, ordered);
+    return rc != 0 ? rc : lf_context_order(x, &a->blocks, ordered, by_rank, row, false);
+}
+
+/* In the place of the own rows of what `grads` has of all. */
+static int add_all(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
+                   const struct keys *k, int64_t cols, float **sum)
+{
+    struct lf_exchange *x = a->with;
+    const struct space w = space_of(a, k);
+    const int64_t n = k->own * cols;
     float *grads = to(a->work, (int64_t)w.grads, 1), *sent = to(a->work, (int64_t)w.sent, 1);
     int rc = lf_context_order(x, &a->blocks, sent, grads, (size_t)cols * sizeof(float), true);
     if (rc == 0)
@@ -210,7 +329,20 @@ static int add_up(const struct lf_kernels *kernels, lf_queue *q, const struct lf
                                        .y_type = LF_F32};
         rc = kernels->axpby.run(q, &add);
     }
-    const struct lf_k_axpby round = {.n = n,
+    *sum = grads;
+    return rc;
+}
+
+/* What all ranks' queries add to the gradients of this rank's rows, in the order of the ranks. */
+static int add_up(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
+                  const struct keys *k, struct heads h)
+{
+    const struct space w = space_of(a, k);
+    const int64_t cols = h.n * (k->d + k->e);
+    float *grads = NULL, *sent = to(a->work, (int64_t)w.sent, 1);
+    int rc = a->reach ? add_near(kernels, q, a, k, cols, &grads)
+                      : add_all(kernels, q, a, k, cols, &grads);
+    const struct lf_k_axpby round = {.n = k->own * cols,
                                      .a = grads,
                                      .y = sent,
                                      .alpha = 1,
@@ -239,24 +371,47 @@ static int add_up(const struct lf_kernels *kernels, lf_queue *q, const struct lf
     return rc != 0 ? rc : copy(kernels, q, &dv);
 }
 
+/* Attention of some heads, whose keys and values are there. */
+static int compute(const struct lf_kernels *kernels, lf_queue *q, const struct lf_k_attn_spread *a,
+                   const struct keys *k, struct heads h)
+{
+    if (!a->backward) {
+        const struct lf_k_attn_fwd f = some_fwd(a, k, h, a->work);
+        return kernels->attn_fwd.run(q, &f);
+    }
+    const struct lf_k_attn_bwd b = some_bwd(a, k, h, a->work);
+    const int rc = kernels->attn_bwd.run(q, &b);
+    return rc != 0 ? rc : add_up(kernels, q, a, k, h);
+}
+
+static struct heads behind(const struct lf_k_attn_spread *a, const struct keys *k, struct heads h)
+{
+    const int64_t first = h.first + h.n, left = k->groups - first;
+    return (struct heads){first, left < a->each ? left : a->each};
+}
+
+/* Keys of the next heads come while these compute, where a gather can go on. */
 int lf_spread_call(const struct lf_kernels *kernels, lf_queue *q, const void *args)
 {
     const struct lf_k_attn_spread *a = args;
     const struct keys k = keys_of(a);
-    struct heads h = {0};
-    int rc = a->with->context_gather && a->with->context_swap ? 0 : LF_K_EINVAL;
-    for (; h.first < k.groups && rc == 0; h.first += h.n) {
-        h.n = k.groups - h.first < a->each ? k.groups - h.first : a->each;
-        rc = gather(kernels, q, a, &k, h);
-        if (rc == 0 && a->backward) {
-            const struct lf_k_attn_bwd b = some_bwd(a, &k, h, a->work);
-            rc = kernels->attn_bwd.run(q, &b);
-        } else if (rc == 0) {
-            const struct lf_k_attn_fwd f = some_fwd(a, &k, h, a->work);
-            rc = kernels->attn_fwd.run(q, &f);
-        }
-        if (rc == 0 && a->backward)
-            rc = add_up(kernels, q, a, &k, h);
+    const bool able = a->reach ? a->with->context_parts != NULL
+                               : a->with->context_gather && a->with->context_swap,
+               beside = able && ahead(a);
+    struct heads h = behind(a, &k, (struct heads){0}), next;
+    int rc = able ? begin(kernels, q, a, &k, h) : LF_K_EINVAL;
+    for (; h.n > 0 && rc == 0; h = next) {
+        next = behind(a, &k, h);
+        rc = end(a, &k, h);
+        if (rc == 0 && next.n > 0 && beside)
+            rc = begin(kernels, q, a, &k, next);
+        const bool goes = rc == 0 && next.n > 0 && beside;
+        if (rc == 0)
+            rc = compute(kernels, q, a, &k, h);
+        if (rc == 0 && next.n > 0 && !beside)
+            rc = begin(kernels, q, a, &k, next);
+        if (rc != 0 && goes) /* nothing is written behind a failure */
+            a->with->context_finish(a->with->user, NULL);
     }
     return rc;
 }
@@ -273,25 +428,40 @@ int lf_spread_check(const struct lf_kernels *kernels, const void *args)
 
 size_t lf_spread_work(const struct lf_kernels *kernels, const void *args, int threads)
 {
+    static const int32_t some = 0; /* while planning nobody knows which rows these are */
     const struct lf_k_attn_spread *a = args;
     const struct keys k = keys_of(a);
     const struct space w = space_of(a, &k);
+    /* of a window as many as any rank has */
+    struct lf_k_attn_own own = a->backward ? a->bwd.own : a->fwd.own;
+    own.first = &some;
+    own.keys = a->reach ? k.all : 0;
     if (a->backward) {
         struct lf_k_attn_bwd b = a->bwd;
         b.heads = a->each * k.per;
         b.groups = a->each;
+        b.own = own;
         return w.work + kernels->attn_bwd.work(&b, threads);
     }
     struct lf_k_attn_fwd f = a->fwd;
     f.heads = a->each * k.per;
     f.groups = a->each;
+    f.own = own;
     return w.work + kernels->attn_fwd.work(&f, threads);
 }
 
 void lf_spread_moved(const struct lf_k_attn_spread *a, int64_t *messages, double *bytes)
 {
     const struct keys k = keys_of(a);
-    const double rows = (double)k.own * (a->group.n - 1) * (double)(k.groups * (k.d + k.e));
+    const double cols = (double)(k.groups * (k.d + k.e));
+    double rows = (double)k.own * (a->group.n - 1), back = rows;
+    if (a->reach) { /* for those behind, and of gradients to those before */
+        rows = back = 0;
+        for (int i = 1; i < a->group.n; i++) {
+            rows += a->group.place + i < a->group.n ? (double)needed(a, &k, i) : 0;
+            back += a->group.place - i >= 0 ? (double)needed(a, &k, i) : 0;
+        }
+    }
     *messages = (k.groups + a->each - 1) / a->each * (a->backward ? 2 : 1);
-    *bytes = rows * (double)(k.size + (a->backward ? sizeof(float) : 0));
+    *bytes = cols * (rows * (double)k.size + (a->backward ? back * sizeof(float) : 0));
 }

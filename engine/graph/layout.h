@@ -52,6 +52,10 @@
  * have one rank's bits. What queries add to the gradients of keys and values goes back in f32 to
  * the ranks that have these rows, which add it up in the order of the ranks.
  *
+ * Where every layer has a window, rows are in order (`context_in_order`): each row has about as
+ * much work, and a window reaches rows of the ranks before alone. So these give what it reaches,
+ * a tile of keys more (LF_ATTN_TILE), and get back what is added to its gradients.
+ *
  * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
  * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of
  * these heads among the groups of such ranks.
@@ -95,7 +99,12 @@ struct lf_layout {
     /* with it: so many successive ranks exchange heads first, and are as one that has the rows of
      * all of them and some heads; 0: 1 */
     int context_heads;
-    int context_groups; /* heads of keys that come at a time; 0: as many as LF_CONTEXT_ROOM holds */
+    /* with context_gather: rows of ranks are as they come, and where a row sees those of a window
+     * alone the ranks behind get what this reaches */
+    bool context_in_order;
+    /* heads of keys that come at a time; 0: as many as LF_CONTEXT_ROOM holds, and half of all where
+     * these take LF_CONTEXT_AHEAD, so that those of the next come while the others compute */
+    int context_groups;
     int expert;      /* ranks of the data and the context axis that divide the experts; a divisor of
                    their number */
     int expert_rank; /* [0, expert) */
@@ -107,23 +116,29 @@ struct lf_layout {
 #define LF_EXPERT_ROOM 2.0
 
 /* Rows of the context axis with context_gather. A rank has blocks of lf_context_block(own rows):
- * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal; all
- * of them where they are many and have no such divisor. */
-enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20 };
+ * a divisor of them, at most LF_CONTEXT_BLOCK, and small enough that there are several to deal.
+ * Where they are many and have no such divisor it is LF_CONTEXT_BLOCK, and the last block of each
+ * rank is shorter. */
+enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20, LF_CONTEXT_AHEAD = 8 << 20 };
 int64_t lf_context_block(int64_t own_rows);
 /* A micro-batch; rows is a multiple of ranks. causal: a row sees those before it, else its whole
- * document. */
+ * document. in_order: the first rows are those of rank 0, and so on. */
 struct lf_context_rows {
     const int32_t *cu_seqlens; /* [n_docs + 1] */
     int64_t n_docs, rows;
     int ranks;
-    bool causal;
+    bool causal, in_order;
 };
-/* Sets first[rows / block] to the first rows of the blocks of rank 0, in ascending order, of rank 1
- * and so on. A function of the arguments alone, so every rank finds the same. LF_ENOMEM. */
+/* Sets first[] to the first rows of the blocks of rank 0, in ascending order, of rank 1 and so on.
+ * Shorter blocks are the last rows of all where blocks are dealt. A function of the arguments
+ * alone, so every rank finds the same. LF_ENOMEM. */
 int lf_context_deal(const struct lf_context_rows *d, int32_t *first, lf_err *err);
 /* How many blocks the rows of all ranks of the axis are, of which a rank has so many. */
 int64_t lf_context_blocks(const struct lf_layout *l, int64_t own_rows);
+/* Where row `at` of the rows of all ranks, one rank after the other, stands in the micro-batch;
+ * `first` is of lf_context_deal, or NULL without context_gather. */
+int64_t lf_context_row(const struct lf_layout *l, int64_t own_rows, const int32_t *first,
+                       int64_t at);
 /* The input that has them: i32 [rows / block, 1]. */
 #define LF_CONTEXT_BLOCKS "context.blocks"
 /* Ranks first, first + step, ... of an axis, n of them; this one is number `place` of these. */

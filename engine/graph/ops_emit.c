@@ -157,7 +157,8 @@ LF_EMIT(cp_rows)
 /* Where rows are that ranks have, `rows` of all of them. */
 static struct lf_row_blocks blocks_of(const struct lf_bind *b, int32_t blocks, int64_t rows)
 {
-    return (struct lf_row_blocks){P(b, blocks), R(b, blocks), rows / R(b, blocks)};
+    const int64_t own = rows / by_rows(b).n;
+    return (struct lf_row_blocks){P(b, blocks), R(b, blocks), lf_context_block(own), own};
 }
 
 LF_EMIT(cp_whole)
@@ -329,8 +330,25 @@ static struct lf_k_attn_own spread(struct lf_k_attn_spread *k, const struct lf_b
     k->with = b->exchange;
     k->group = g;
     k->blocks = blocks_of(b, blocks, rows * g.n);
-    return (struct lf_k_attn_own){k->blocks.first + k->blocks.n / g.n * g.place, rows,
-                                  k->blocks.block};
+    const int32_t *first = k->blocks.first;
+    return (struct lf_k_attn_own){.first = first ? first + k->blocks.n / g.n * g.place : NULL,
+                                  .n = rows,
+                                  .block = k->blocks.block};
+}
+
+/* Where rows are in order and see those of a window before them alone, only these come, and a tile
+ * more, so that its first key is that of a tile of its document. */
+static void reach_of(struct lf_k_attn_spread *k, const struct lf_bind *b, const struct lf_node *n,
+                     bool others, struct lf_k_attn_own *own)
+{
+    const int64_t w = n->a.window < 0 ? -(int64_t)n->a.window : n->a.window,
+                  before = own->n * k->group.place, most = own->n * (k->group.n - 1),
+                  reach = w + LF_ATTN_TILE - 2;
+    if (!b->g->ps->layout.context_in_order || w == 0 || !n->a.causal || others)
+        return;
+    k->reach = reach < most ? reach : most;
+    own->key0 = reach < before ? before - reach : 0;
+    own->keys = before - own->key0 + own->n;
 }
 
 LF_EMIT(cp_attn)
@@ -340,6 +358,7 @@ LF_EMIT(cp_attn)
     const int rc = lf_emit_attn(b, n, &f);
     *k = (struct lf_k_attn_spread){.backward = false};
     f.own = spread(k, b, n->in[ATTN_BLOCKS], f.rows);
+    reach_of(k, b, n, n->in[ATTN_RUNS] || n->in[ATTN_PREFIX], &f.own);
     f.rows *= k->group.n;
     k->fwd = f;
     k->each = lf_spread_heads(k, b->g->ps->layout.context_groups);
@@ -353,6 +372,7 @@ LF_EMIT(cp_attn_bwd)
     const int rc = lf_emit_attn_bwd(b, n, &f);
     *k = (struct lf_k_attn_spread){.backward = true};
     f.own = spread(k, b, n->in[ATTNB_BLOCKS], f.rows);
+    reach_of(k, b, n, n->in[ATTNB_RUNS] || n->in[ATTNB_PREFIX], &f.own);
     f.rows *= k->group.n;
     k->bwd = f;
     k->each = lf_spread_heads(k, b->g->ps->layout.context_groups);

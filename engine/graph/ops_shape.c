@@ -306,10 +306,10 @@ static int check_runs(lf_graph *g, const struct lf_node *n, int slot, int64_t ro
 /* Where the rows of ranks are, for keys of all of them. */
 static int check_blocks(lf_graph *g, const struct lf_node *n, int64_t own)
 {
-    const int64_t block = lf_context_block(own);
+    const int64_t block = lf_context_block(own), each = block ? (own + block - 1) / block : 0;
     return n->op != LF_OP_CP_ATTN
                ? 0
-               : need_index(g, n, ATTN_BLOCKS, LF_I32, block ? own / block * key_ranks(g) : 0,
+               : need_index(g, n, ATTN_BLOCKS, LF_I32, each * key_ranks(g),
                             "blocks must be the i32 input of the layout [rows / block, 1]");
 }
 

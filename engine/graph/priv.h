@@ -249,6 +249,12 @@ struct lf_exchange {
     /* As context_swap among some of them. */
     int (*context_among)(void *user, void *out, const void *in, size_t bytes,
                          const struct lf_rank_group *g, lf_err *err);
+    /* The same where parts differ: to[r] bytes for rank r of the axis, from[r] of it. */
+    int (*context_parts)(void *user, void *out, const size_t *from, const void *in,
+                         const size_t *to, lf_err *err);
+    /* context_gather that goes on until context_finish, one at a time; or NULL. */
+    int (*context_begin)(void *user, void *all, size_t bytes, lf_err *err);
+    int (*context_finish)(void *user, lf_err *err);
     void *user;
     int rank, context_rank, context_ranks;
     struct lf_experts *experts; /* experts.h */
@@ -267,10 +273,11 @@ enum lf_exchange_what {
     LF_EX_CONTEXT_WHOLE /* out = in of all ranks, n elements of each */
 };
 /* Where the rows of a micro-batch are that ranks have: n blocks of `block` rows, those of rank 0,
- * then those of rank 1, begin at rows first[0 ... n - 1]. first NULL: in order. */
+ * then those of rank 1, begin at rows first[0 ... n - 1]. A rank has `own` rows, so that its last
+ * block may be shorter. first NULL: in order. */
 struct lf_row_blocks {
     const int32_t *first;
-    int64_t n, block;
+    int64_t n, block, own;
 };
 struct lf_k_exchange {
     struct lf_exchange *with; /* NULL while planning */
@@ -309,7 +316,8 @@ int lf_context_collect(struct lf_exchange *w, const struct lf_rank_group *g, voi
 int lf_context_trade(struct lf_exchange *w, const struct lf_rank_group *g, void *out,
                      const void *in, size_t bytes);
 /* kern_gather.c: attention of this rank's queries over keys and values of all ranks. fwd or bwd
- * says what of, with this rank's keys and values, of as many rows as its queries (own.n). */
+ * says what of, with this rank's keys and values, of as many rows as its queries (own.n). With
+ * own.keys rows are in order, and those that come are the `reach` rows before this rank's. */
 struct lf_k_attn_spread {
     struct lf_exchange *with; /* NULL while planning */
     struct lf_k_attn_fwd fwd;
@@ -318,13 +326,14 @@ struct lf_k_attn_spread {
     struct lf_row_blocks blocks;
     int64_t each;               /* heads of keys that come at a time */
     struct lf_rank_group group; /* the ranks that gather */
+    int64_t reach;
     void *work;
     size_t work_bytes;
 };
 int lf_spread_call(const struct lf_kernels *k, lf_queue *q, const void *args);
 int lf_spread_check(const struct lf_kernels *k, const void *args);
 size_t lf_spread_work(const struct lf_kernels *k, const void *args, int threads);
-/* How many heads of keys come at a time; given 0: as many as LF_CONTEXT_ROOM holds. */
+/* How many heads of keys come at a time; given 0: as layout.h says of context_groups. */
 int64_t lf_spread_heads(const struct lf_k_attn_spread *a, int64_t given);
 /* What a call moves, as communicators count it. */
 void lf_spread_moved(const struct lf_k_attn_spread *a, int64_t *messages, double *bytes);

@@ -200,6 +200,9 @@ bool lf_decoder_has_dropout(const lf_model_config *c);
 /* How many ranks, of those of the context axis that are neighbours, can exchange heads of attention
  * (graph/layout.h): the most that divide all kinds of heads of a rank of `tensor`. */
 int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context);
+/* How many rows a row sees at most, itself too, where every layer has a window or chunks and no
+ * document a prefix; 0: no bound. */
+int64_t lf_decoder_reach(const lf_model_config *c);
 /* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
 /* Fills out [rows] with the value of the row `ahead` further on of the same document, `none` behind

@@ -733,6 +733,20 @@ int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context)
     return 1;
 }
 
+int64_t lf_decoder_reach(const lf_model_config *c)
+{
+    int64_t most = 0;
+    if (c->mask != LF_MASK_CAUSAL)
+        return 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const int64_t n = lf_model_layer_window(c, l) + lf_model_layer_chunk(c, l);
+        if (n == 0 && lf_model_layer_attends(c, l))
+            return 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
 static int check_context(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {

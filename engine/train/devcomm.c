@@ -28,7 +28,8 @@ static int make_room(struct lf_devcomm *d, lf_err *err)
     d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
     d->counts = lf_calloc(ranks, sizeof *d->counts, err);
     d->even = lf_calloc(tensor > rows ? tensor : rows, sizeof *d->even, err);
-    int rc = d->req && d->counts && d->even ? 0 : LF_ENOMEM;
+    d->keys = lf_calloc(context, sizeof *d->keys, err);
+    int rc = d->req && d->counts && d->even && d->keys ? 0 : LF_ENOMEM;
     if (d->tensor)
         rc = lf_comm_agree_ok(d->tensor, rc, err);
     return lf_comm_agree_ok(d->comm, rc, err);
@@ -173,8 +174,9 @@ void lf_devcomm_close(struct lf_devcomm *d, bool failed)
     free(d->req);
     free(d->counts);
     free(d->even);
+    free(d->keys);
     d->req = NULL;
-    d->counts = d->even = NULL;
+    d->counts = d->even = d->keys = NULL;
     if (d->back)
         lf_back_set_border(d->back, NULL, NULL);
     d->back = NULL;
@@ -361,6 +363,32 @@ static int context_among(void *user, void *out, const void *in, size_t bytes,
     return lf_comm_do(d->context, &call, err);
 }
 
+static int context_parts(void *user, void *out, const size_t *from, const void *in,
+                         const size_t *to, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = {.what = LF_COMM_ALL_TO_ALL,
+                                      .out = out,
+                                      .from = from,
+                                      .in = in,
+                                      .counts = to,
+                                      .planned = true};
+    return lf_comm_do(d->context, &call, err);
+}
+
+/* Its counts stay as they are until it has ended, so they are its own. */
+static int context_begin(void *user, struct lf_exec_req *q, void *all, size_t bytes, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    lf_comm_req r = {0};
+    for (int i = 0; i < d->context->size; i++)
+        d->keys[i] = bytes;
+    const struct lf_comm_call call = gather_of(all, d->keys);
+    const int rc = lf_comm_start(d->context, &call, &r, err);
+    q->p = r.flight;
+    return rc;
+}
+
 /* ---- the expert axis ---- */
 
 /* Whatever a backend's memory is. */
@@ -439,6 +467,8 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .context_swap = context_swap,
                                            .context_gather = context_gather,
                                            .context_among = context_among,
+                                           .context_parts = context_parts,
+                                           .context_begin = context_begin,
                                            .experts_gather = lf_devcomm_experts_gather,
                                            .experts_exchange = experts_exchange,
                                            .experts_begin = experts_begin,

@@ -56,6 +56,7 @@ struct lf_devcomm {
     lf_comm_req *req;        /* of a GPU: [2 ranks], owned */
     size_t *counts;          /* of a GPU: [ranks], owned, zeros */
     size_t *even;            /* [ranks of the largest axis], owned: what each has of a call */
+    size_t *keys;            /* [ranks of context], owned: the same of a gather that goes on */
     lf_comm *experts, *same; /* axes.h; NULL: every rank has all experts; borrowed */
 };
 

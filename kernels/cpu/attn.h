@@ -187,10 +187,10 @@ static inline int64_t attn_own_rows(const struct lf_k_attn_own *o, int64_t rows)
 /* The first row of the call's own ones whose block ends behind row `begin` of the keys. */
 static inline int64_t attn_own_from(const struct lf_k_attn_own *o, int64_t begin)
 {
-    int64_t lo = 0, hi = o->n / o->block;
+    int64_t lo = 0, hi = (o->n + o->block - 1) / o->block;
     while (lo < hi) {
-        const int64_t mid = lo + (hi - lo) / 2;
-        if (o->first[mid] + o->block <= begin)
+        const int64_t mid = lo + (hi - lo) / 2, left = o->n - mid * o->block;
+        if (o->first[mid] + (left < o->block ? left : o->block) <= begin)
             lo = mid + 1;
         else
             hi = mid;
@@ -222,6 +222,7 @@ static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t begin, 
     do
         end = (end / o->block + 1) * o->block;
     while (end < o->n && o->first[end / o->block] == at + (end - row));
+    end = end < o->n ? end : o->n;
     const int64_t n = end - row, most = begin + len - at;
     *p = (struct attn_part){at - begin, n < most ? n : most, row};
     return true;
@@ -235,7 +236,49 @@ static inline bool attn_own_pads(const struct lf_k_attn_own *o, int64_t row, int
 
 static inline bool attn_own_ok(const struct lf_k_attn_own *o, int64_t rows)
 {
-    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->n % o->block == 0);
+    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->keys >= 0 &&
+                         o->key0 >= 0 && o->key0 + o->keys <= rows);
+}
+
+/* How many rows of keys are there. */
+static inline int64_t attn_key_rows(const struct lf_k_attn_own *o, int64_t rows)
+{
+    return o->first && o->keys ? o->keys : rows;
+}
+
+/* The row of keys and values in memory that is row `row` of all. */
+static inline int64_t attn_key_at(const struct lf_k_attn_own *o, int64_t row)
+{
+    return o->first && o->keys ? row - o->key0 : row;
+}
+
+/* Those of rows [begin, end) that are there, as rows in memory. */
+static inline void attn_key_span(const struct lf_k_attn_own *o, int64_t rows, int64_t begin,
+                                 int64_t end, int64_t *lo, int64_t *hi)
+{
+    const int64_t all = attn_key_rows(o, rows);
+    *lo = attn_key_at(o, begin);
+    *hi = attn_key_at(o, end);
+    *lo = *lo > 0 ? *lo : 0;
+    *hi = *hi < all ? *hi : all;
+    if (*hi < *lo)
+        *hi = *lo;
+}
+
+/* Which keys of the document of rows [begin, begin + len) are there: from a whole tile on. */
+struct attn_there {
+    int64_t from, end;
+};
+static inline struct attn_there attn_there(const struct lf_k_attn_own *o, int64_t begin,
+                                           int64_t len)
+{
+    struct attn_there t = {0, len};
+    if (!o->first || !o->keys)
+        return t;
+    const int64_t end = o->key0 + o->keys - begin;
+    t.from = o->key0 > begin ? attn_tiles(o->key0 - begin) * ATTN_T : 0;
+    t.end = end < len ? end : len;
+    return t.from < t.end ? t : (struct attn_there){0, 0};
 }
 
 /* Scores after scale, softcap and ALiBi. key0 is the document position of lane 0. *dcap gets the

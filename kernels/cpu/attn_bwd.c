@@ -48,7 +48,8 @@ struct space {
 static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                          float *mem)
 {
-    const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp,
+    const size_t rows = (size_t)(attn_tiles(attn_key_rows(&a->own, a->rows)) * ATTN_T),
+                 dp = (size_t)s->dp,
                  own = (size_t)(attn_tiles(attn_own_rows(&a->own, a->rows)) * ATTN_T),
                  e = (size_t)s->dvp, block = ATTN_QB * ATTN_T;
     float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
@@ -88,16 +89,21 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
-    const int32_t *runs;   /* of its rows, or NULL */
-    struct attn_part part; /* the queries that are looked at */
+    const int32_t *runs;     /* of its rows, or NULL */
+    struct attn_there there; /* its keys that are there, from a tile on */
+    struct attn_part part;   /* the queries that are looked at */
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
+    int64_t lo, hi;
+    attn_key_span(&a->own, a->rows, b, e, &lo, &hi);
+    e = lo < hi ? e : b;
     return (struct doc){.row = b,
                         .len = e > b ? e - b : 0,
+                        .there = attn_there(&a->own, b, e > b ? e - b : 0),
                         .prefix = a->prefix ? a->prefix[i] : 0,
                         .runs = a->runs ? a->runs + 2 * b : NULL};
 }
@@ -107,11 +113,13 @@ static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), ku = s->pairs ? 2 : 1;
-    for (int64_t j = 0; j < d.len; j += ATTN_T) {
-        int64_t n = d.len - j < ATTN_T ? d.len - j : ATTN_T;
-        const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t), a->ldk * size,
+    const int64_t row0 = attn_key_at(&a->own, d.row + d.there.from),
+                  rows = d.there.end - d.there.from;
+    for (int64_t j = 0; j < rows; j += ATTN_T) {
+        int64_t n = rows - j < ATTN_T ? rows - j : ATTN_T;
+        const struct attn_rows k = {lf_at(a->k, (row0 + j) * a->ldk + g * a->d, t), a->ldk * size,
                                     n, a->d},
-                               v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
+                               v = {lf_at(a->v, (row0 + j) * a->ldv + g * a->d_value, t),
                                     a->ldv * size, n, a->d_value};
         LF_SYM(attn_pack_cols)(w->kt + j * s->kd, &k, s, NULL);
         LF_SYM(attn_pack_cols)(w->vt + j * s->kdv, &v, s, NULL);
@@ -287,8 +295,9 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                            const struct space *w, struct doc d, const struct pair *b)
 {
     const uint8_t t = a->x_type;
-    const int64_t dp = s->dp, dvp = s->dvp, ku = s->pairs ? 2 : 1, at = b->at, j0 = b->j0,
-                  row = d.part.row + at;
+    /* j0 here counts from the first key that is there */
+    const int64_t dp = s->dp, dvp = s->dvp, ku = s->pairs ? 2 : 1, at = b->at,
+                  j0 = b->j0 - d.there.from, row = d.part.row + at;
     struct attn_mm g = {.m = b->nq,
                         .n = ATTN_T,
                         .k = s->kd,
@@ -399,7 +408,7 @@ static void run_part(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 {
     const uint8_t t = a->x_type;
     pack_head(a, s, w, d, h);
-    for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
+    for (int64_t j0 = d.there.from; j0 < d.there.end; j0 += ATTN_T) {
         int64_t first, end;
         rows_seeing(s, &d, j0, &first, &end);
         for (int64_t i0 = first; i0 < end; i0 += ATTN_QB) {
@@ -417,28 +426,42 @@ static void run_part(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     put_rows(lf_at_w(a->dq, d.part.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.part.n, s->d, t);
 }
 
+static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
+}
+
+/* Of a document's keys; those before the first whole tile that is there get zeros. */
+static void put_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                      const struct space *w, struct doc d, int64_t g)
+{
+    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    const int64_t n = d.there.end - d.there.from;
+    int64_t lo, hi;
+    attn_key_span(&a->own, a->rows, d.row, d.row + d.len, &lo, &hi);
+    void *dk = lf_at_w(a->dk, g * a->d, t), *dv = lf_at_w(a->dv, g * a->d_value, t);
+    zero_rows(dk, a->lddk, a->d, lo, hi - n, t);
+    zero_rows(dv, a->lddv, a->d_value, lo, hi - n, t);
+    put_rows(lf_at_w(dk, (hi - n) * a->lddk, t), a->lddk, w->dk, n, s->d, t);
+    put_rows(lf_at_w(dv, (hi - n) * a->lddv, t), a->lddv, w->dv, n, s->dv, t);
+}
+
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t g)
 {
-    const int64_t per = a->heads / a->groups;
-    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    const int64_t per = a->heads / a->groups,
+                  rows = attn_tiles(d.there.end - d.there.from) * ATTN_T;
     if (attn_part_next(&a->own, d.row, d.len, &(struct attn_part){0}))
         pack_keys(a, s, w, d, g);
-    memset(w->dk, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
-    memset(w->dv, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dvp) * sizeof(float));
+    memset(w->dk, 0, (size_t)(rows * s->dp) * sizeof(float));
+    memset(w->dv, 0, (size_t)(rows * s->dvp) * sizeof(float));
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         d.part = (struct attn_part){0};
         while (attn_part_next(&a->own, d.row, d.len, &d.part))
             run_part(a, s, w, d, h);
     }
-    put_rows(lf_at_w(a->dk, d.row * a->lddk + g * a->d, t), a->lddk, w->dk, d.len, s->d, t);
-    put_rows(lf_at_w(a->dv, d.row * a->lddv + g * a->d_value, t), a->lddv, w->dv, d.len, s->dv, t);
-}
-
-static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
-{
-    for (int64_t r = lo; r < hi; r++)
-        memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
+    put_grads(a, s, w, d, g);
 }
 
 struct bwd {
@@ -484,8 +507,10 @@ int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
     while (pads > 0 && attn_own_pads(&a->own, pads - 1, first))
         pads--;
     zero_rows(a->dq, a->lddq, a->heads * a->d, pads, own, a->x_type);
-    zero_rows(a->dk, a->lddk, a->groups * a->d, first, a->rows, t);
-    zero_rows(a->dv, a->lddv, a->groups * a->d_value, first, a->rows, t);
+    int64_t lo, hi;
+    attn_key_span(&a->own, a->rows, first, a->rows, &lo, &hi);
+    zero_rows(a->dk, a->lddk, a->groups * a->d, lo, hi, t);
+    zero_rows(a->dv, a->lddv, a->groups * a->d_value, lo, hi, t);
     return LF_K_OK;
 }
 

@@ -37,7 +37,7 @@ struct plan {
 static struct plan plan_of(const struct lf_k_attn_fwd *a)
 {
     struct plan p = {.s = ATTN_SHAPE_OF(a, a->causal)};
-    p.cap = attn_tiles(a->rows) + SPARE_TILES;
+    p.cap = attn_tiles(attn_key_rows(&a->own, a->rows)) + SPARE_TILES;
     p.kt_floats = p.s.kd * ATTN_T;
     p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dvp;
     p.block_floats = LF_SYM(attn_block_floats)(&p.s, ATTN_QB);
@@ -57,6 +57,7 @@ size_t LF_SYM(attn_fwd_work)(const struct lf_k_attn_fwd *a, int threads)
 struct doc {
     int64_t row, len, prefix;
     const int32_t *runs; /* of its rows, or NULL */
+    int64_t tile, tiles; /* those of its keys that are there */
 };
 
 /* Document i, cut to the rows there are; empty where no query is of it. */
@@ -66,8 +67,13 @@ static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
     e = e > a->rows ? a->rows : e;
     if (!attn_part_next(&a->own, b, e - b, &(struct attn_part){0}))
         e = b;
-    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0,
-                        a->runs ? a->runs + 2 * b : NULL};
+    const struct attn_there t = attn_there(&a->own, b, e > b ? e - b : 0);
+    return (struct doc){b,
+                        e > b ? e - b : 0,
+                        a->prefix ? a->prefix[i] : 0,
+                        a->runs ? a->runs + 2 * b : NULL,
+                        t.from / ATTN_T,
+                        attn_tiles(t.end - t.from)};
 }
 
 /* Documents whose panels are in memory together. */
@@ -90,15 +96,16 @@ static void pack_panels(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
     (void)q;
     for (int64_t i = b->d0; i < b->d1 && first < hi; i++) {
         const struct doc d = doc_at(a, i);
-        const int64_t n = attn_tiles(d.len) * a->groups;
+        const int64_t n = d.tiles * a->groups, end = attn_there(&a->own, d.row, d.len).end;
         for (int64_t x = lo > first ? lo : first; x < hi && x < first + n; x++) {
-            const int64_t j = (x - first) / a->groups * ATTN_T, g = (x - first) % a->groups,
-                          keys = d.len - j < ATTN_T ? d.len - j : ATTN_T;
+            const int64_t j = (d.tile + (x - first) / a->groups) * ATTN_T,
+                          g = (x - first) % a->groups, keys = end - j < ATTN_T ? end - j : ATTN_T,
+                          at = attn_key_at(&a->own, d.row + j);
             float *dst = p->panels + x * p->tile_floats;
-            const struct attn_rows k = {lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
-                                        a->ldk * size, keys, a->d};
-            const struct attn_rows v = {lf_at(a->v, (d.row + j) * a->ldv + g * a->d_value, t),
-                                        a->ldv * size, keys, a->d_value};
+            const struct attn_rows k = {lf_at(a->k, at * a->ldk + g * a->d, t), a->ldk * size, keys,
+                                        a->d};
+            const struct attn_rows v = {lf_at(a->v, at * a->ldv + g * a->d_value, t), a->ldv * size,
+                                        keys, a->d_value};
             LF_SYM(attn_pack_cols)(dst, &k, &p->s, NULL);
             LF_SYM(attn_pack_rows)(dst + p->kt_floats, &v, ATTN_T, &p->s);
         }
@@ -141,7 +148,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     }
     for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
         lf_border(p->q);
-        const float *kt = p->panels + ((at->tile0 + t) * a->groups + g) * p->tile_floats;
+        const float *kt = p->panels + ((at->tile0 + t - d.tile) * a->groups + g) * p->tile_floats;
         LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dvp);
     }
     for (int64_t r = 0; r < at->n; r++) {
@@ -175,7 +182,7 @@ static void run_blocks(void *arg, int member)
             }
             n = end;
         }
-        tile0 += attn_tiles(d.len);
+        tile0 += d.tiles;
     }
 }
 
@@ -203,8 +210,8 @@ int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
         return LF_K_EINVAL;
     for (int64_t d0 = 0, d1; d0 < a->n_docs; d0 = d1) {
         int64_t tiles = 0;
-        for (d1 = d0; d1 < a->n_docs && tiles + attn_tiles(doc_at(a, d1).len) <= p.cap; d1++)
-            tiles += attn_tiles(doc_at(a, d1).len);
+        for (d1 = d0; d1 < a->n_docs && tiles + doc_at(a, d1).tiles <= p.cap; d1++)
+            tiles += doc_at(a, d1).tiles;
         struct batch b = {.a = a, .p = &p, .d0 = d0, .d1 = d1};
         lf_deal(q, team, tiles * a->groups, 1, pack_panels, &b);
         lf_team_call(q, team, run_blocks, &b);

@@ -467,14 +467,16 @@ static struct some some_make(const struct attn_case *c, int type, const struct d
                              int64_t block, int part)
 {
     const size_t size = lf_dtype_size((enum lf_dtype)type);
-    const int64_t he = c->heads * attn_ref_e(c), n = c->rows / block;
+    const int64_t he = c->heads * attn_ref_e(c), n = (c->rows + block - 1) / block;
     struct some s = {.d = *t,
                      .first = calloc((size_t)n + 1, sizeof *s.first),
                      .position = calloc((size_t)c->rows + 1, sizeof *s.position),
                      .sample = calloc((size_t)c->rows + 1, sizeof *s.sample)};
     s.d.own = (struct lf_k_attn_own){.first = s.first, .block = block};
-    for (int64_t i = part; i < n; i += 2, s.d.own.n += block)
+    for (int64_t i = part; i < n; i += 2) {
         s.first[s.d.own.n / block] = (int32_t)(i * block);
+        s.d.own.n += c->rows - i * block < block ? c->rows - i * block : block;
+    }
     s.d.q = some_rows(&s, &t->q, (size_t)t->ldq * size);
     s.d.go = some_rows(&s, &t->go, (size_t)t->ldo * size);
     s.d.o = doubles(s.d.own.n * he);
@@ -526,25 +528,46 @@ static bool same_lse(const struct some *s, const struct attn_case *c, const stru
 }
 
 /* Adds what a part gives to a gradient of keys or values, whose gaps stay. */
-static void add_part(struct op_buf *sum, const struct op_buf *part, const struct attn_case *c,
-                     int64_t width, int64_t ld, bool first)
+static void add_part(struct op_buf *sum, const struct op_buf *part, const struct lf_k_attn_own *own,
+                     const struct attn_case *c, int64_t width, int64_t ld, bool first)
 {
-    for (int64_t r = 0; r < c->rows; r++)
-        for (int64_t x = 0; x < width; x++) {
-            const float *p = (float *)part->p + r * ld + x;
-            float *s = (float *)sum->p + r * ld + x;
-            *s = first ? *p : *s + *p;
-        }
+    const int64_t rows = own->keys ? own->keys : c->rows;
+    for (int64_t r = 0; first && r < c->rows; r++)
+        memset((float *)sum->p + r * ld, 0, (size_t)width * sizeof(float));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t x = 0; x < width; x++)
+            ((float *)sum->p)[(own->key0 + r) * ld + x] += ((float *)part->p)[r * ld + x];
+}
+
+/* Leaves of the keys those that a window of these queries reaches, and of those the rows of whole
+ * tiles. */
+static void keep_near(struct some *s, const struct attn_case *c, const struct data *t, int type)
+{
+    struct lf_k_attn_own *own = &s->d.own;
+    const int64_t w = c->window < 0 ? -c->window : c->window, row = own->first[0],
+                  reach = w + LF_ATTN_TILE - 2;
+    const size_t size = lf_dtype_size((enum lf_dtype)type), k = (size_t)t->ldk * size,
+                 v = (size_t)t->ldv * size;
+    own->key0 = reach < row ? row - reach : 0;
+    own->keys = row + own->n - own->key0;
+    s->d.k = op_alloc((size_t)own->keys * k);
+    s->d.v = op_alloc((size_t)own->keys * v);
+    memcpy(s->d.k.p, (char *)t->k.p + (size_t)own->key0 * k, (size_t)own->keys * k);
+    memcpy(s->d.v.p, (char *)t->v.p + (size_t)own->key0 * v, (size_t)own->keys * v);
 }
 
 /* Two calls, each with every other block of the queries: rows have the bits that they have among
- * all, and what the calls add to the gradients of keys and values is all of these. */
+ * all, and what the calls add to the gradients of keys and values is all of these. near: each has
+ * the keys alone that its queries see. */
 static void test_some(const struct lf_kernels *k, const struct attn_case *c, int type,
-                      const struct data *t)
+                      const struct data *t, bool near)
 {
     const size_t size = lf_dtype_size((enum lf_dtype)type);
     const int64_t gd = c->groups * c->d, e = attn_ref_e(c), ge = c->groups * e;
-    const int64_t block = c->rows % 7 == 0 ? 7 : c->rows % 5 == 0 ? 5 : c->rows % 3 == 0 ? 3 : 1;
+    const int64_t block = near               ? (c->rows + 1) / 2
+                          : c->rows % 7 == 0 ? 7
+                          : c->rows % 5 == 0 ? 5
+                                             : 3;
     const double tol = op_tolerance(type, 1.0 / 128, 2e-5);
     struct op_buf all[2], grads[3], o[2], g[3],
         dk = op_alloc((size_t)(c->rows * t->ldk) * sizeof(float)),
@@ -552,6 +575,8 @@ static void test_some(const struct lf_kernels *k, const struct attn_case *c, int
     bool same = forward(k, c, type, t, 1, all) && backward(k, c, type, t, 1, grads);
     for (int part = 0; part < 2; part++) {
         struct some s = some_make(c, type, t, block, part);
+        if (near)
+            keep_near(&s, c, t, type);
         same = same && forward(k, c, type, &s.d, 2, o) && backward(k, c, type, &s.d, 2, g);
         same =
             same &&
@@ -559,8 +584,12 @@ static void test_some(const struct lf_kernels *k, const struct attn_case *c, int
             same_lse(&s, c, &o[1], &all[1]) &&
             same_rows(&s, &g[0], &grads[0], (size_t)(c->heads * c->d) * size,
                       (size_t)t->ldq * size);
-        add_part(&dk, &g[1], c, gd, t->ldk, part == 0);
-        add_part(&dv, &g[2], c, ge, t->ldv, part == 0);
+        add_part(&dk, &g[1], &s.d.own, c, gd, t->ldk, part == 0);
+        add_part(&dv, &g[2], &s.d.own, c, ge, t->ldv, part == 0);
+        if (near) {
+            op_free(&s.d.k);
+            op_free(&s.d.v);
+        }
         for (int i = 0; i < 3; i++) {
             op_free(&g[i]);
             if (i < 2)
@@ -568,8 +597,8 @@ static void test_some(const struct lf_kernels *k, const struct attn_case *c, int
         }
         some_free(&s);
     }
-    tap_ok(same, "blocks of %lld of the rows: the bits of o, lse and dq: %s, %s", (long long)block,
-           c->name, k->family);
+    tap_ok(same, "blocks of %lld of the rows%s: the bits of o, lse and dq: %s, %s",
+           (long long)block, near ? ", and keys that they see" : "", c->name, k->family);
     within(fmax(worst(&dk, c->rows, gd, t->ldk, LF_F32, t->g.dk, t->g.ak, tol),
                 worst(&dv, c->rows, ge, t->ldv, LF_F32, t->g.dv, t->g.av, tol)),
            "dk, dv of both", c->name, k->family, type);
@@ -580,6 +609,40 @@ static void test_some(const struct lf_kernels *k, const struct attn_case *c, int
     }
     op_free(&dk);
     op_free(&dv);
+}
+#endif
+
+#ifndef OP_CUDA
+static void every_near(void)
+{
+    static const struct attn_case cases[] = {{.name = "window",
+                                              .rows = 301,
+                                              .heads = 4,
+                                              .groups = 2,
+                                              .d = 16,
+                                              .n_docs = 3,
+                                              .cu = {0, 20, 275, 290},
+                                              .window = 9,
+                                              .causal = true},
+                                             {.name = "chunks",
+                                              .rows = 300,
+                                              .heads = 2,
+                                              .groups = 2,
+                                              .d = 8,
+                                              .d_value = 6,
+                                              .n_docs = 4,
+                                              .cu = {0, 3, 70, 148, 300},
+                                              .window = -13,
+                                              .causal = true}};
+    for (int n = 0; n < 4; n++) {
+        const struct attn_case *c = &cases[n / 2];
+        const int type = n % 2 ? LF_BF16 : LF_F32;
+        struct data t = data_make(c, type);
+        for (int i = 0; i < OP_BACKENDS; i++)
+            if (op_kernels(i))
+                TAP(2, test_some(op_kernels(i), c, type, &t, true));
+        data_free(&t);
+    }
 }
 #endif
 
@@ -626,7 +689,7 @@ int main(void)
                 TAP(2 + MOST_THREADS, test_forward(k, c, type, &t));
                 TAP(3 + MOST_THREADS, test_backward(k, c, type, &t));
 #ifndef OP_CUDA
-                TAP(2, test_some(k, c, type, &t));
+                TAP(2, test_some(k, c, type, &t, false));
 #endif
                 if (type == LF_F32 && c->cu[c->n_docs] > 0)
                     TAP(2, test_differences(k, c, &t));
@@ -638,6 +701,9 @@ int main(void)
             data_free(&t);
         }
     every_random();
+#ifndef OP_CUDA
+    every_near();
+#endif
     every_both();
 #ifndef OP_CUDA
     every_latent();

@@ -14,7 +14,7 @@
 #include "engine/graph/priv.h"
 #include "tests/tap/tap.h"
 
-enum { R = 48, H = 8, D = 16, MAX_RANKS = 8, MAX_COLS = 3 * H * D };
+enum { R = 48, LONG = 240, H = 8, D = 16, MAX_RANKS = 8, MAX_COLS = 3 * H * D };
 
 struct kind {
     const char *name;
@@ -22,6 +22,7 @@ struct kind {
     int32_t window;
     float softcap, dropout;
     bool alibi, sinks, prefix, both; /* both: the window is of both sides */
+    bool many;                       /* LONG rows in the place of R */
 };
 
 struct world {
@@ -30,9 +31,11 @@ struct world {
     struct lf_layout how; /* keys are gathered, or heads exchanged */
     pthread_barrier_t barrier;
     const void *part[MAX_RANKS];
-    float y[R * H * D], dx[R * MAX_COLS];
+    const size_t *to[MAX_RANKS];
+    float y[LONG * H * D], dx[LONG * MAX_COLS];
     float sinks[MAX_RANKS][H]; /* gradients */
     bool exchanged[MAX_RANKS]; /* as much as planned */
+    double bytes[MAX_RANKS];   /* sent */
 };
 
 struct rank {
@@ -40,6 +43,9 @@ struct rank {
     int r;
     double bytes;
     int64_t calls;
+    /* a gather that goes on: its parts, and this rank's as it was when it began */
+    char *all, own[LONG * MAX_COLS * 4];
+    size_t part;
 };
 
 static int swap(void *user, void *out, const void *in, size_t bytes, lf_err *err)
@@ -73,6 +79,31 @@ static int gather(void *user, void *all, size_t bytes, lf_err *err)
     return 0;
 }
 
+/* What others will read of this rank is what there was, and what comes is late. */
+static int begin(void *user, struct lf_exec_req *q, void *all, size_t bytes, lf_err *err)
+{
+    struct rank *k = user;
+    if (k->all || bytes > sizeof k->own)
+        tap_bail("rank %d: a gather while another one goes on, or of %zu bytes", k->r, bytes);
+    (void)err;
+    q->p = k;
+    k->all = all;
+    k->part = bytes;
+    memcpy(k->own, k->all + (size_t)k->r * bytes, bytes);
+    memset(k->all, 0xff, (size_t)k->w->n * bytes);
+    return 0;
+}
+
+static int finish(void *user, struct lf_exec_req *q, lf_err *err)
+{
+    struct rank *k = user;
+    char *all = k->all;
+    memcpy(all + (size_t)k->r * k->part, k->own, k->part);
+    q->p = NULL;
+    k->all = NULL;
+    return gather(k, all, k->part, err);
+}
+
 static int among(void *user, void *out, const void *in, size_t bytes, const struct lf_rank_group *g,
                  lf_err *err)
 {
@@ -89,9 +120,46 @@ static int among(void *user, void *out, const void *in, size_t bytes, const stru
     return 0;
 }
 
+/* As among, with parts of their own size. */
+static int parts(void *user, void *out, const size_t *from, const void *in, const size_t *to,
+                 lf_err *err)
+{
+    struct rank *k = user;
+    struct world *w = k->w;
+    char *at = out;
+    (void)err;
+    w->part[k->r] = in;
+    w->to[k->r] = to;
+    pthread_barrier_wait(&w->barrier);
+    for (int r = 0; r < w->n; r++) {
+        size_t before = 0;
+        for (int i = 0; i < k->r; i++)
+            before += w->to[r][i];
+        if (w->to[r][k->r] != from[r])
+            tap_bail("rank %d sends %zu bytes to rank %d, which waits for %zu", r, w->to[r][k->r],
+                     k->r, from[r]);
+        memcpy(at, (const char *)w->part[r] + before, from[r]);
+        at += from[r];
+        k->bytes += r == k->r ? 0 : (double)to[r];
+    }
+    pthread_barrier_wait(&w->barrier);
+    k->calls++;
+    return 0;
+}
+
 /* Lengths that no number of ranks divides; some end within a rank's rows. */
-static const int32_t ends[] = {0, 7, 29, 30, R}, prefixes[] = {3, 1, 0, 9};
-enum { DOCS = sizeof ends / sizeof *ends - 1 };
+static const int32_t few[] = {0, 7, 29, 30, R}, far[] = {0, 17, 142, 143, LONG},
+                     prefixes[] = {3, 1, 0, 9};
+enum { DOCS = sizeof few / sizeof *few - 1 };
+
+static int64_t rows_of(const struct kind *k)
+{
+    return k->many ? LONG : R;
+}
+static const int32_t *ends_of(const struct kind *k)
+{
+    return k->many ? far : few;
+}
 
 static int64_t cols_of(const struct kind *k)
 {
@@ -127,7 +195,7 @@ static lf_graph *make(const struct kind *k, lf_pstore *ps, int64_t rows, lf_err 
                              .softcap = k->softcap,
                              .window = k->window,
                              .causal = true,
-                             .max_doc = R,
+                             .max_doc = rows_of(k),
                              .dropout = k->dropout,
                              .site = "attn"};
     if (k->dropout > 0) {
@@ -166,6 +234,7 @@ static void need(int rc, const lf_err *err)
 /* What row r of all sees behind it, and which rows see it from before it. */
 static void run_of(int32_t r, int32_t window, int32_t run[2])
 {
+    const int32_t *ends = few;
     int d = 0;
     while (r >= ends[d + 1])
         d++;
@@ -179,24 +248,23 @@ static void find_rows(const struct rank *k, const struct lf_layout *l, int32_t *
                       int32_t *blocks)
 {
     const struct lf_context_parts p = lf_context_parts(l);
-    const struct lf_context_rows of = {ends, DOCS, R, p.rows, true};
-    const int64_t rows = R / k->w->n,
-                  block = l->context_gather ? lf_context_block(rows * p.heads) : rows;
+    const struct lf_context_rows of = {ends_of(k->w->k), DOCS, rows_of(k->w->k),
+                                       p.rows,           true, l->context_in_order};
+    const int64_t rows = rows_of(k->w->k) / k->w->n;
     lf_err err = LF_ERR_INIT;
-    for (int i = 0; i < k->w->n; i++)
-        blocks[i] = (int32_t)(i * rows);
     if (l->context_gather)
         need(lf_context_deal(&of, blocks, &err), &err);
     for (int64_t i = 0; i < rows; i++)
-        own[i] = blocks[(k->r * rows + i) / block] + (int32_t)(i % block);
+        own[i] =
+            (int32_t)lf_context_row(l, rows, l->context_gather ? blocks : NULL, k->r * rows + i);
 }
 
 static void write_inputs(lf_exec *ex, const struct rank *rank, const int32_t *own, int64_t rows)
 {
     const struct kind *k = rank->w->k;
-    float x[R * MAX_COLS], dy[R * H * D];
-    int64_t samples[R];
-    int32_t offsets[R], runs[R][2];
+    float x[LONG * MAX_COLS], dy[LONG * H * D];
+    int64_t samples[LONG];
+    int32_t offsets[LONG], runs[LONG][2];
     lf_err err = LF_ERR_INIT;
     const int64_t cols = cols_of(k);
     for (int64_t i = 0; i < rows * cols; i++)
@@ -206,11 +274,12 @@ static void write_inputs(lf_exec *ex, const struct rank *rank, const int32_t *ow
     for (int64_t i = 0; i < rows; i++) {
         samples[i] = 7;
         offsets[i] = own[i];
-        run_of(offsets[i], k->window, runs[i]);
+        if (k->both)
+            run_of(offsets[i], k->window, runs[i]);
     }
     need(lf_exec_write(ex, 0, 0, "x", x, (size_t)(rows * cols) * sizeof *x, &err), &err);
     need(lf_exec_write(ex, 0, 0, "dy", dy, (size_t)(rows * H * D) * sizeof *dy, &err), &err);
-    need(lf_exec_write(ex, 0, 0, "cu_seqlens", ends, sizeof ends, &err), &err);
+    need(lf_exec_write(ex, 0, 0, "cu_seqlens", ends_of(k), sizeof few, &err), &err);
     if (k->dropout > 0) {
         need(lf_exec_write(ex, 0, 0, "samples", samples, (size_t)rows * sizeof *samples, &err),
              &err);
@@ -227,7 +296,7 @@ static void write_inputs(lf_exec *ex, const struct rank *rank, const int32_t *ow
 static void read_rows(lf_exec *ex, const char *name, float *all, const int32_t *own, int64_t rows,
                       int64_t cols)
 {
-    float some[R * MAX_COLS];
+    float some[LONG * MAX_COLS];
     lf_err err = LF_ERR_INIT;
     need(lf_exec_read(ex, 0, 0, name, some, (size_t)(rows * cols) * sizeof *some, &err), &err);
     for (int64_t i = 0; i < rows; i++)
@@ -238,7 +307,7 @@ static void read_results(struct rank *k, lf_exec *ex, const lf_pstore *ps, const
 {
     struct world *w = k->w;
     struct lf_pview v;
-    read_rows(ex, "dx", w->dx, own, R / w->n, cols_of(w->k));
+    read_rows(ex, "dx", w->dx, own, rows_of(w->k) / w->n, cols_of(w->k));
     if (w->k->sinks && lf_pstore_view(ps, 0, LF_P_GRAD, &v) == 1)
         memcpy(w->sinks[k->r], v.data, sizeof w->sinks[0]);
 }
@@ -247,16 +316,20 @@ static void *rank_main(void *arg)
 {
     struct rank *k = arg;
     struct world *w = k->w;
-    const int64_t rows = R / w->n;
+    const int64_t rows = rows_of(w->k) / w->n;
     const struct lf_plan_opts po = {.target = lf_target_host(), .threads = 1};
     const struct lf_adamw_opts adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f};
     const struct lf_chain_opts o = {.train = true, .slots = 1, .eras = 1};
-    const struct lf_exec_comm comm = {
-        .context_swap = swap, .context_gather = gather, .context_among = among};
+    const struct lf_exec_comm comm = {.context_swap = swap,
+                                      .context_gather = gather,
+                                      .context_among = among,
+                                      .context_parts = parts,
+                                      .context_begin = begin,
+                                      .finish = finish};
     const struct lf_step_record rec = {.seed = 3, .loss_scale = 1, .inv_tokens = 1};
     lf_err err = LF_ERR_INIT;
     struct lf_layout l = w->how;
-    int32_t own[R], blocks[R];
+    int32_t own[LONG], blocks[LONG];
     l.context = w->n;
     l.context_rank = k->r;
     lf_pstore *ps = store(&l, &err);
@@ -284,6 +357,7 @@ static void *rank_main(void *arg)
     read_results(k, ex, ps, own);
     const struct lf_plan_moved m = lf_plan_pass_axis(p, LF_AXIS_CONTEXT, 0, true);
     w->exchanged[k->r] = m.messages == k->calls && !(m.bytes < k->bytes) && !(m.bytes > k->bytes);
+    w->bytes[k->r] = k->bytes;
     lf_exec_destroy(ex);
     lf_back_destroy(b);
     lf_plan_destroy(p);
@@ -295,22 +369,24 @@ static void *rank_main(void *arg)
 static struct world *launch(const struct kind *k, int n, struct lf_layout how)
 {
     pthread_t thread[MAX_RANKS];
-    struct rank rank[MAX_RANKS];
+    struct rank *rank = calloc(MAX_RANKS, sizeof *rank);
     struct world *w = calloc(1, sizeof *w);
-    if (!w)
+    if (!w || !rank)
         tap_bail("out of memory");
     w->k = k;
     w->n = n;
     w->how = how;
     pthread_barrier_init(&w->barrier, NULL, (unsigned)n);
     for (int r = 0; r < n; r++) {
-        rank[r] = (struct rank){.w = w, .r = r};
+        rank[r].w = w;
+        rank[r].r = r;
         if (pthread_create(&thread[r], NULL, rank_main, &rank[r]))
             tap_bail("no thread");
     }
     for (int r = 0; r < n; r++)
         pthread_join(thread[r], NULL);
     pthread_barrier_destroy(&w->barrier);
+    free(rank);
     return w;
 }
 
@@ -360,7 +436,7 @@ static bool same_queries(const struct world *one, const struct world *w)
 {
     const int64_t cols = cols_of(w->k);
     bool same = true;
-    for (int64_t r = 0; r < R; r++)
+    for (int64_t r = 0; r < rows_of(w->k); r++)
         same = same && memcmp(one->dx + r * cols, w->dx + r * cols, H * D * sizeof(float)) == 0;
     return same;
 }
@@ -379,7 +455,7 @@ static void test_gather(const struct kind *k)
                                     .context_heads = how[i].heads};
         struct world *w = launch(k, how[i].ranks, l);
         const bool y = memcmp(one->y, w->y, sizeof w->y) == 0, dq = same_queries(one, w);
-        const double dx = largest_of(one->dx, w->dx, (size_t)(R * cols_of(k)));
+        const double dx = largest_of(one->dx, w->dx, (size_t)(rows_of(k) * cols_of(k)));
         bool moved = true;
         for (int r = 0; r < how[i].ranks; r++)
             moved = moved && w->exchanged[r];
@@ -391,6 +467,46 @@ static void test_gather(const struct kind *k)
         tap_ok(moved && same_sinks(one, w), "what moves is planned%s",
                k->sinks ? ", and gradients of sinks add up" : "");
         free(w);
+    }
+    free(one);
+}
+
+static double sent(const struct world *w)
+{
+    double n = 0;
+    for (int r = 0; r < w->n; r++)
+        n += w->bytes[r];
+    return n;
+}
+
+/* Rows in order, of which ranks give each other what windows reach. */
+static void test_windows(const struct kind *k)
+{
+    static const struct {
+        int ranks, at_a_time, heads;
+    } how[] = {{2, 0, 0}, {3, 1, 0}, {8, 3, 0}, {8, 0, 2}};
+    struct world *one = launch(k, 1, (struct lf_layout){0});
+    for (int i = 0; i < 4; i++) {
+        const struct lf_layout l = {.context_gather = true,
+                                    .context_in_order = true,
+                                    .context_groups = how[i].at_a_time,
+                                    .context_heads = how[i].heads};
+        struct lf_layout dealt = l;
+        dealt.context_in_order = false;
+        struct world *w = launch(k, how[i].ranks, l), *all = launch(k, how[i].ranks, dealt);
+        const bool y = memcmp(one->y, w->y, sizeof w->y) == 0, dq = same_queries(one, w);
+        const double dx = largest_of(one->dx, w->dx, (size_t)(rows_of(k) * cols_of(k)));
+        bool moved = true;
+        for (int r = 0; r < how[i].ranks; r++)
+            moved = moved && w->exchanged[r];
+        tap_ok(y && dq && dx < 1e-5,
+               "%s, %d ranks%s, rows that windows reach: one rank's bits of results and of the "
+               "gradient of queries, that of keys within %g",
+               k->name, how[i].ranks, how[i].heads ? ", pairs of which exchange heads" : "", dx);
+        tap_ok(moved && same_sinks(one, w) && sent(w) < 0.6 * sent(all),
+               "what moves is planned, %.0f bytes in the place of %.0f", sent(w), sent(all));
+        free(w);
+        free(all);
     }
     free(one);
 }
@@ -430,36 +546,47 @@ static void test_heads(void)
 
 /* Each block has one rank; ranks have as many; work, counted key by key, is even where there are
  * blocks enough. */
-static void test_deal(void)
+static void test_deal(int64_t n, bool in_order)
 {
-    static const int32_t cu[] = {0, 37, 38, 700, 1023, 2048};
-    enum { N = 2048, RANKS = 4 };
-    const struct lf_context_rows of = {cu, 5, N, RANKS, true};
-    const int64_t block = lf_context_block(N / RANKS);
-    int32_t first[N];
-    bool seen[N] = {false}, all = true;
+    enum { N = 4 * 4099, RANKS = 4 };
+    const int32_t cu[] = {0, 37, 38, (int32_t)n / 3, (int32_t)n / 2, (int32_t)n};
+    const struct lf_context_rows of = {cu, 5, n, RANKS, true, in_order};
+    const struct lf_layout l = {
+        .context = RANKS, .context_gather = true, .context_in_order = in_order};
+    const int64_t block = lf_context_block(n / RANKS);
+    static int32_t first[N];
+    static bool seen[N];
+    bool all = true, ordered = true;
     double work[RANKS] = {0}, sum = 0, most = 0;
     lf_err err = LF_ERR_INIT;
+    memset(seen, 0, sizeof seen);
     need(lf_context_deal(&of, first, &err), &err);
-    for (int64_t i = 0; i < N; i++) {
-        const int32_t at = first[i / block] + (int32_t)(i % block);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t at = (int32_t)lf_context_row(&l, n / RANKS, first, i);
         int d = 0;
+        ordered = ordered && at == i;
         while (at >= cu[d + 1])
             d++;
-        all = all && at >= 0 && at < N && !seen[at];
+        all = all && at >= 0 && at < n && !seen[at];
         seen[at] = true;
-        work[i / (N / RANKS)] += at - cu[d] + 1;
+        work[i / (n / RANKS)] += at - cu[d] + 1;
     }
     for (int r = 0; r < RANKS; r++) {
         sum += work[r];
         most = work[r] > most ? work[r] : most;
     }
-    tap_ok(all, "blocks of %lld rows: each row is one rank's", (long long)block);
-    tap_ok(most * RANKS <= 1.03 * sum, "the most work is %.3f of the mean", most * RANKS / sum);
+    tap_ok(all && ordered == in_order, "blocks of %lld rows: each row is one rank's",
+           (long long)block);
+    tap_ok(in_order || most * RANKS <= 1.03 * sum, "the most work is %.3f of the mean",
+           most * RANKS / sum);
+}
+
+static void test_block(void)
+{
     tap_ok(lf_context_block(4096) == 512 && lf_context_block(100) == 10 &&
-               lf_context_block(33) == 3 && lf_context_block(4099) == 4099 &&
+               lf_context_block(33) == 3 && lf_context_block(4099) == 512 &&
                lf_context_block(3) == 1,
-           "blocks divide the rows, and leave several to deal");
+           "blocks leave several to deal, and divide the rows but where these are many");
 }
 
 int main(void)
@@ -471,11 +598,25 @@ int main(void)
         {.name = "ALiBi", .groups = 4, .alibi = true},
         {.name = "prefix", .groups = 4, .prefix = true},
         {.name = "window of both sides", .groups = 4, .window = 5, .both = true}};
+    static const struct kind windows[] = {
+        {.name = "window", .groups = 8, .window = 9, .many = true},
+        {.name = "window, few heads of keys, dropout, sinks",
+         .groups = 4,
+         .window = 20,
+         .dropout = 0.2f,
+         .sinks = true,
+         .many = true},
+        {.name = "chunks, ALiBi", .groups = 4, .window = -13, .alibi = true, .many = true}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TAP(6, test_kind(&kinds[i]));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TAP(10, test_gather(&kinds[i]));
-    TAP(3, test_deal());
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        TAP(8, test_windows(&windows[i]));
+    TAP(2, test_deal(2048, false));
+    TAP(2, test_deal(4 * 4099, false));
+    TAP(2, test_deal(4 * 4099, true));
+    TAP(1, test_block());
     TAP(1, test_refused());
     TAP(1, test_heads());
     return tap_done();
