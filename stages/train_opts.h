@@ -263,8 +263,8 @@
                        "For documents that are too long for one rank. Each rank has the "          \
                        "activations of its rows, and all weights that its tensor and zero "        \
                        "leave it. With context_kind = ulysses heads of attention, and those "      \
-                       "of a rank of tensor, must divide by it. Objectives that compare whole "    \
-                       "texts do without."),                                                       \
+                       "of a rank of tensor, must divide by it. With a loss that compares whole "  \
+                       "texts ranks give each other the few numbers of a row that it reads."),     \
         LF_OPT_ROW(.name = "context_kind", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC,             \
                    .def = "ulysses", .choices = "ulysses|gather|both|ring",                        \
                    .field = LF_OPT_FIELD(CONFIG, c.axes.context_kind),                             \

@@ -83,12 +83,13 @@ static lf_graph *graph(void *user, const lf_decoder *dec, lf_pstore *ps, const c
 {
     lf_dpo *d = user;
     const struct lf_decoder_heads h = {.train = train, .logp = true, .dropout = d->o.dropout};
-    if (d->rows != r->rows) { /* nothing is allocated in a step */
+    const int64_t rows = lf_train_all_rows(ps, r);
+    if (d->rows != rows) { /* nothing is allocated in a step */
         free(d->lp);
         free(d->dlp);
-        d->rows = r->rows;
-        d->lp = lf_malloc((size_t)r->rows, sizeof(*d->lp), err);
-        d->dlp = lf_malloc((size_t)r->rows, sizeof(*d->dlp), err);
+        d->rows = rows;
+        d->lp = lf_malloc((size_t)rows, sizeof(*d->lp), err);
+        d->dlp = lf_malloc((size_t)rows, sizeof(*d->dlp), err);
         if (!d->lp || !d->dlp)
             return NULL;
     }
@@ -121,8 +122,7 @@ static void spread(lf_dpo *d, const lf_loader_batch *b, int32_t s, double gradie
 
 static int read_lp(lf_dpo *d, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, v->slot, "lp", d->lp, (size_t)v->rows * sizeof(*d->lp),
-                        err);
+    return lf_train_view_read(v, "lp", d->lp, sizeof(*d->lp), err);
 }
 
 static int one_pair(lf_dpo *d, const struct lf_train_view *v, int32_t s, double *sums, lf_err *err)
@@ -174,18 +174,16 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
                          lf_err *err)
 {
     lf_dpo *d = user;
-    const size_t bytes = (size_t)v->rows * sizeof(*d->dlp);
     int rc = read_lp(d, v, err);
     (void)tops;
-    memset(d->dlp, 0, bytes);
+    memset(d->dlp, 0, (size_t)v->rows * sizeof(*d->dlp));
     for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         if (v->batch->seg_doc[s] < 0)
             continue;
         rc = d->o.kto ? one_label(d, v, s, sums, err) : one_pair(d, v, s, sums, err);
         s += !d->o.kto; /* the other answer */
     }
-    return rc || !v->train ? rc
-                           : lf_exec_write(v->ex, v->chain, v->slot, "dlp", d->dlp, bytes, err);
+    return rc || !v->train ? rc : lf_train_view_write(v, "dlp", d->dlp, sizeof(*d->dlp), err);
 }
 
 static int survey(void *user, const struct lf_train_view *v, double *sums, lf_err *err)
@@ -241,6 +239,7 @@ int lf_dpo_create(lf_dpo **out, const struct lf_dpo_opts *o, lf_err *err)
         .mismatched = o->kto,
         .units = o->kto ? "answers (with a stranger's answer to the same prompt)" : "pairs",
         .dropout = o->dropout,
+        .row_bytes = sizeof(float),
         .graph = graph,
         .prepare = reference ? prepare : NULL,
         .prepare_only = o->reference_only,

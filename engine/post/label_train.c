@@ -57,16 +57,17 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
                        const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
     lf_label_train *t = user;
-    const size_t n = (size_t)(r->rows * t->o.form.labels);
+    const int64_t rows = lf_train_all_rows(ps, r);
+    const size_t n = (size_t)(rows * t->o.form.labels);
     t->row = lf_decoder_config(d)->label_row;
-    if (r->rows > t->rows) {
+    if (rows > t->rows) {
         free(t->score);
         free(t->d);
         free(t->y);
         t->score = lf_calloc(n, sizeof *t->score, err);
         t->d = lf_calloc(n, sizeof *t->d, err);
-        t->y = lf_calloc((size_t)r->rows + n, sizeof *t->y, err);
-        t->rows = r->rows;
+        t->y = lf_calloc((size_t)rows + n, sizeof *t->y, err);
+        t->rows = rows;
     }
     if (!t->score || !t->d || !t->y)
         return NULL;
@@ -124,8 +125,8 @@ static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
 
 static int read_scores(lf_label_train *r, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, v->slot, "score", r->score,
-                        (size_t)(v->rows * r->o.form.labels) * sizeof *r->score, err);
+    return lf_train_view_read(v, "score", r->score, (size_t)r->o.form.labels * sizeof *r->score,
+                              err);
 }
 
 /* The label of segment s, and where its numbers stand. */
@@ -163,9 +164,9 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         if (rc == 0)
             lf_label_add(&l, sums);
     }
-    return rc != 0 || !v->train
-               ? rc
-               : lf_exec_write(v->ex, v->chain, v->slot, "dscore", r->d, bytes, err);
+    return rc != 0 || !v->train ? rc
+                                : lf_train_view_write(v, "dscore", r->d,
+                                                      (size_t)r->o.form.labels * sizeof *r->d, err);
 }
 
 static void means(void *user, const double *sums, const double *tops, double *out)
@@ -277,6 +278,7 @@ lf_label_train *lf_label_train_create(const struct lf_label_train_opts *o, lf_er
         .separator = o->separator,
         .units = "texts",
         .dropout = o->dropout,
+        .row_bytes = (size_t)o->form.labels * sizeof(float),
         .graph = graph,
         .prepare = prepare,
         .after_forward = after_forward,

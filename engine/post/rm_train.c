@@ -33,12 +33,13 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
                        const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
     lf_rm_train *t = user;
-    if (r->rows > t->rows) {
+    const int64_t rows = lf_train_all_rows(ps, r);
+    if (rows > t->rows) {
         free(t->score);
         free(t->d_score);
-        t->score = lf_calloc((size_t)r->rows, sizeof *t->score, err);
-        t->d_score = lf_calloc((size_t)r->rows, sizeof *t->d_score, err);
-        t->rows = r->rows;
+        t->score = lf_calloc((size_t)rows, sizeof *t->score, err);
+        t->d_score = lf_calloc((size_t)rows, sizeof *t->d_score, err);
+        t->rows = rows;
     }
     if (!t->score || !t->d_score)
         return NULL;
@@ -127,8 +128,7 @@ static bool is_pair(const lf_loader_batch *b, int32_t s)
 
 static int read_scores(lf_rm_train *r, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, v->slot, "score", r->score,
-                        (size_t)v->rows * sizeof *r->score, err);
+    return lf_train_view_read(v, "score", r->score, sizeof *r->score, err);
 }
 
 static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops,
@@ -153,9 +153,7 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         s++;
     }
     add_to(sums, tops, &part);
-    return v->train ? lf_exec_write(v->ex, v->chain, v->slot, "dscore", r->d_score,
-                                    (size_t)v->rows * sizeof *r->d_score, err)
-                    : 0;
+    return v->train ? lf_train_view_write(v, "dscore", r->d_score, sizeof *r->d_score, err) : 0;
 }
 
 static void means(void *user, const double *sums, const double *tops, double *out)
@@ -241,6 +239,7 @@ lf_rm_train *lf_rm_train_create(const struct lf_rm_train_opts *o, lf_err *err)
         .rows = LF_ROWS_PAIRS,
         .units = "pairs",
         .dropout = o->dropout,
+        .row_bytes = sizeof(float),
         .graph = graph,
         .prepare = prepare,
         .after_forward = after_forward,

@@ -451,7 +451,7 @@ static int row_buffers(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
-    if (row_buffers(t, err))
+    if (row_buffers(t, err) || lf_train_pack_buffers(t, err))
         return LF_ENOMEM;
     if (o && o->several &&
         (!(t->texts_cu =

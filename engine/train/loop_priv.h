@@ -128,6 +128,8 @@ struct lf_trainer {
     int32_t *own_rows;                  /* m.own_rows: which rows this rank has; NULL: all */
     int32_t *blocks_buf;                /* where keys are gathered: lf_context_deal */
     char *own_buf;                      /* these rows of an input */
+    char *packs_buf;                    /* packs.c: rows of all ranks; NULL: not needed */
+    size_t *packs_part;                 /* bytes of each of these ranks */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     json_t *hf_config;   /* a string: see keep_config in resume.c; NULL: there is none; owned */
@@ -309,8 +311,12 @@ struct lf_train_asked {
     struct lf_train_sums *sums;
     bool survey; /* for what it must know before its losses */
 };
+/* Which rows of the micro-batch are this rank's, in own_rows and blocks_buf. */
+int lf_train_find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
+/* packs.c */
+int lf_train_pack_buffers(lf_trainer *t, lf_err *err);
 int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err);
-struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
+struct lf_train_view lf_train_view_of(lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
 
 /* setup.c */
@@ -395,6 +401,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
 /* Ranks with one data coordinate have the same losses: of these all but one count as nothing in a
  * sum over all ranks. */
 void lf_train_count_once(const lf_trainer *t, double *v, size_t n);
+/* The same of what is of whole micro-batches, which ranks that divide rows have all. */
+void lf_train_count_packs(const lf_trainer *t, double *v, size_t n);
 /* Tells the watchdog that a step runs. */
 void lf_train_phase_step(const lf_trainer *t);
 /* Queues the sums of the record over all ranks, on the device. */

@@ -17,6 +17,10 @@
  * The loss of a step is over all units of all its micro-batches on all ranks. after_forward scales
  * gradients by inv_units. Sums are added up in the order of micro-batches, then of ranks, and
  * divided once. So neither the size of a micro-batch nor the number of ranks changes the training.
+ *
+ * Ranks that divide the rows of a micro-batch (context) all see the whole of it, with the outputs
+ * of all rows (lf_train_view_read). They compute the same losses, of which one counts, and each
+ * writes the gradients of its rows (lf_train_view_write).
  */
 #ifndef LF_TRAIN_OBJECTIVE_H
 #define LF_TRAIN_OBJECTIVE_H
@@ -37,7 +41,8 @@ struct lf_train_view {
     lf_exec *ex;
     /* outputs are lf_exec_read(ex, chain, slot, ...), gradient inputs lf_exec_write */
     int chain, slot;
-    int64_t rows; /* of the graph */
+    int64_t rows; /* of the micro-batch; of the graph, where ranks do not divide them */
+    lf_trainer *trainer;
     const lf_loader_batch *batch;
     const lf_loader *data; /* the loader of batch, which has labels and margins of documents */
     bool train;
@@ -64,6 +69,9 @@ typedef struct lf_objective {
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
     /* the training graph has the dropouts of the decoder; false: no graph has them */
     bool dropout;
+    /* The most bytes of a row of an output that it reads of each row, or of its gradient; 0: it
+     * reads otherwise, so that ranks do not divide rows */
+    size_t row_bytes;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
     /* Writes the inputs of a graph that is not the decoder's, in place of the loop. May be NULL. */
@@ -102,6 +110,16 @@ typedef struct lf_objective {
     json_t *extra; /* borrowed; NULL: none */
 } lf_objective;
 
+/* The rows of a micro-batch, of which a graph of r has some where ranks divide them. */
+int64_t lf_train_all_rows(const lf_pstore *ps, const struct lf_decoder_rows *r);
+/* Reads output `name`, `each` bytes (<= row_bytes) a row, of all rows of the micro-batch in their
+ * order. Collective among the ranks that divide these rows. Errors of lf_exec_read, LF_ECOMM. */
+int lf_train_view_read(const struct lf_train_view *v, const char *name, void *dst, size_t each,
+                       lf_err *err);
+/* Writes this rank's rows of the gradient that `src` has of all rows. Errors of lf_exec_write. */
+int lf_train_view_write(const struct lf_train_view *v, const char *name, const void *src,
+                        size_t each, lf_err *err);
+
 /* ---- for prepare ---- */
 
 /* Goes over every document of source `source` of the run's data (with valid: of its validation
@@ -132,7 +150,8 @@ json_t *lf_train_numbers(const lf_trainer *t);
 const char *lf_train_out(const lf_trainer *t);
 bool lf_train_first_rank(const lf_trainer *t);
 int lf_train_agree(const lf_trainer *t, int rc, lf_err *err);
-/* Collective: replaces v by its sum over ranks, in rank order. */
+/* Collective: replaces v by its sum over ranks, in rank order. Ranks that have seen the same
+ * micro-batches count once. */
 int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err);
 /* Collective: copies the bytes of rank 0 to all ranks. */
 int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err);

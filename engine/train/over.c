@@ -14,27 +14,25 @@
 
 /* ---- rows of this rank, where ranks divide those of a micro-batch ---- */
 
-/* Which rows these are. Where keys are gathered the documents decide. */
-static int find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
+/* Where keys are gathered the documents decide. */
+int lf_train_find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
 {
-    const struct lf_context_parts p = lf_context_parts(lf_pstore_layout_of(t->m.ps));
+    const struct lf_layout *l = lf_pstore_layout_of(t->m.ps);
+    const struct lf_context_parts p = lf_context_parts(l);
     const int64_t own = t->m.own_rows;
     const struct lf_context_rows of = {.cu_seqlens = b->cu_seqlens,
                                        .n_docs = t->m.n_docs,
                                        .rows = t->m.rows,
                                        .ranks = p.rows,
-                                       .causal = t->mc.mask != LF_MASK_BOTH};
+                                       .causal = t->mc.mask != LF_MASK_BOTH,
+                                       .in_order = l->context_in_order};
     int rc = 0;
     if (t->blocks_buf)
         rc = lf_context_deal(&of, t->blocks_buf, err);
     if (rc != 0 || !t->own_rows)
         return rc;
-    const int64_t block = t->blocks_buf ? lf_context_block(own * p.heads) : own;
-    for (int64_t r = 0; r < own; r++) {
-        const int64_t at = t->who.context * own + r;
-        t->own_rows[r] =
-            t->blocks_buf ? t->blocks_buf[at / block] + (int32_t)(at % block) : (int32_t)at;
-    }
+    for (int64_t r = 0; r < own; r++)
+        t->own_rows[r] = (int32_t)lf_context_row(l, own, t->blocks_buf, t->who.context * own + r);
     return 0;
 }
 
@@ -120,7 +118,7 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         b = &texts;
     }
     if (rc == 0)
-        rc = find_rows(t, b, err);
+        rc = lf_train_find_rows(t, b, err);
     if (rc == 0)
         rc = write_rows(t, in, "positions", b->positions, i32, err);
     if (rc == 0 && in->part->first && !in->sight)
@@ -181,7 +179,7 @@ int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf
 }
 
 /* Those of an objective that has a graph of its own. */
-static int own_inputs(const lf_trainer *t, const lf_loader *l, bool train, const lf_loader_batch *b,
+static int own_inputs(lf_trainer *t, const lf_loader *l, bool train, const lf_loader_batch *b,
                       lf_err *err)
 {
     const int chain = train ? t->m.train : t->m.valid;
@@ -257,12 +255,13 @@ int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err)
                      : a->o->after_forward(a->o->user, v, a->sums->obj, a->sums->top, err);
 }
 
-struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
+struct lf_train_view lf_train_view_of(lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units)
 {
     return (struct lf_train_view){.ex = t->m.ex,
                                   .chain = chain,
                                   .rows = t->m.rows,
+                                  .trainer = t,
                                   .batch = b,
                                   .data = valid_split ? t->vdata : t->data,
                                   .train = chain == t->m.train,
@@ -366,7 +365,7 @@ const char *lf_train_out(const lf_trainer *t)
 
 int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err)
 {
-    lf_train_count_once(t, v, n);
+    lf_train_count_packs(t, v, n);
     return t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, n, LF_COMM_F64, LF_COMM_SUM, err)
                             : 0;
 }

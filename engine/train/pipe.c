@@ -294,6 +294,12 @@ static int end_message(lf_trainer *t, struct room *m, lf_err *err)
 
 /* ---- a step ---- */
 
+/* Ranks that divide rows give each other outputs of theirs, so that none goes on alone. */
+static int agree_rows(const lf_trainer *t, int rc, lf_err *err)
+{
+    return t->comms.context ? lf_comm_agree_ok(t->comms.context, rc, err) : rc;
+}
+
 /* A failure is told behind the list, whose messages others wait for until then. */
 static int ask(lf_trainer *t, const struct lf_pipe_item *it, int chain, lf_err *err)
 {
@@ -303,7 +309,7 @@ static int ask(lf_trainer *t, const struct lf_pipe_item *it, int chain, lf_err *
     v.data = f->data;
     v.slot = it->slot;
     if (f->each && p->asked == 0)
-        p->asked = f->each(f->user, &v, err);
+        p->asked = agree_rows(t, f->each(f->user, &v, err), err);
     return 0;
 }
 
@@ -317,7 +323,8 @@ static int objective(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
         lf_train_view_of(t, t->m.cut.chunk[it->chunk].train, &p->batch[it->micro], false,
                          t->s.scaler.scale / (double)p->ls->units);
     v.slot = it->slot;
-    const int rc = o->after_forward(o->user, &v, p->sums->obj, p->sums->top, err);
+    int rc = o->after_forward(o->user, &v, p->sums->obj, p->sums->top, err);
+    rc = agree_rows(t, rc, err);
     return lf_comm_agree_ok(t->comms.tensor, rc, err); /* others have no losses */
 }
 

@@ -227,6 +227,13 @@ void lf_train_count_once(const lf_trainer *t, double *v, size_t n)
         v[i] = 0;
 }
 
+void lf_train_count_packs(const lf_trainer *t, double *v, size_t n)
+{
+    lf_train_count_once(t, v, n);
+    for (size_t i = 0; t->who.context > 0 && i < n; i++)
+        v[i] = 0;
+}
+
 /* Collective: adds up what heads of mtp_layers have; no objective trains them. */
 static int sum_mtp(const lf_trainer *t, const struct lf_train_sums *mine, struct lf_train_sums *s,
                    lf_err *err)
@@ -291,7 +298,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
     memcpy(s->top, mine.top, sizeof(s->top));
-    lf_train_count_once(t, s->obj, LF_OBJECTIVE_SUMS);
+    lf_train_count_packs(t, s->obj, LF_OBJECTIVE_SUMS);
     failed =
         lf_comm_all_reduce(t->run.comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
     return failed ? failed

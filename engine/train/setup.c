@@ -289,10 +289,10 @@ int lf_train_context_check(const struct lf_train_config *c, const struct lf_trai
     const int64_t rows = (int64_t)c->micro_batch * c->seq_length;
     if (who->context_ranks <= 1)
         return 0;
-    if (c->objective)
+    if (c->objective && !c->objective->row_bytes)
         return lf_fail(err, LF_ENOTSUP,
-                       "context = %d: this loss compares whole texts, and ranks would have some "
-                       "rows of each; take context = 1",
+                       "context = %d: this loss reads more of each text than a few numbers a row, "
+                       "and ranks would have some rows of each; take context = 1",
                        who->context_ranks);
     if (c->guest)
         return lf_fail(err, LF_ENOTSUP,
@@ -361,6 +361,14 @@ static void set_context_heads(struct lf_layout *l, const lf_model_config *mc)
     l->context_gather = l->context_gather && l->context_heads < l->context;
 }
 
+/* Where windows reach no further than over the rows of the rank before, rows stay in order, and
+ * ranks exchange what windows reach alone. */
+static void set_context_order(struct lf_layout *l, const lf_model_config *mc, int64_t own_rows)
+{
+    const int64_t reach = l->context_gather ? lf_decoder_reach(mc) : 0;
+    l->context_in_order = reach > 0 && reach <= own_rows * lf_context_parts(l).heads;
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -385,6 +393,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         set_context_heads(&layout, mc);
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->own_rows = lf_train_own_rows(c, who);
+    set_context_order(&layout, mc, m->own_rows);
     int rc = check_mask(c, mc, err);
     if (rc != 0)
         return rc;

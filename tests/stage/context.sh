@@ -42,6 +42,9 @@ three=$(plan 3 --context 3 --context-kind gather --seq-length 33)
 [ "${three:-0}" -gt 0 ]
 ok $? "ranks that gather keys need not divide the heads" "$(cat "$dir/err")"
 refused "--ranks 2 --context 2 --sample-interval 2 --sample-tokens 6" "which context cannot divide"
+# rows in order, where windows reach no further than over those of the rank before
+use llama3 1000 2 "kv_heads = 2" "sliding_window = 9"
+trial window pretrain 2e-5 "$g2 4:context=4+context-kind=both+recompute=full"
 use mamba2 1000 2 "scan_heads = 8" "scan_key_dim = 16" "scan_value_dim = 16"
 refused "--ranks 2 --context 2" "context = 2: layer 0 scans"
 
@@ -50,7 +53,12 @@ use llama3 1000 2 "kv_heads = 2"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/rows.4:context=2+pipeline=2/out/checkpoint" >>"$dir/run.ini"
 trial adapter sft 2e-5 "2:context=2 $g2" --lora-rank 4
-"$stages/lf-dpo" --plan --config "$dir/run.ini" --data "$dir/pairs" --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
-grep -qF "context = 2: this loss compares whole texts" "$dir/err"
-ok $? "refused by dpo" "$(cat "$dir/err")"
-finish 36
+# losses that compare whole texts, of which ranks have some rows each
+must "$tool" labels "$dir/labels" 24 4
+trial dpo dpo 2e-5 "2:context=2 $g2 4:context=2+context-kind=gather+pipeline=2+zero=1" --data "$dir/pairs" --valid-tokens 64
+trial kto dpo 2e-5 "$g2" --data "$dir/labels" --loss kto --valid-tokens 64
+trial rm rm 2e-5 "2:context=2 4:context=2+context-kind=gather+tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
+"$stages/lf-rm" --plan --config "$dir/run.ini" --data "$dir/pairs" --objective contrast --separator 0 --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
+grep -qF "context = 2: this loss reads more of each text than a few numbers a row" "$dir/err"
+ok $? "refused by rm, objective = contrast" "$(cat "$dir/err")"
+finish 44
