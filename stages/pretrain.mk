@@ -14,7 +14,7 @@ TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh 
 EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/copies.sh tests/stage/finish.sh \
   tests/stage/old_ckpt.sh
 TESTS += tests/stage/ranks.sh tests/stage/zero.sh tests/stage/zero_mix.sh tests/stage/zero_ckpt.sh tests/stage/zero_watch.sh tests/stage/tensor.sh tests/stage/context.sh tests/stage/pipeline.sh tests/stage/expert.sh tests/stage/pipeline_watch.sh tests/stage/infer_tensor.sh
-LONG_TESTS += tests/stage/zero_ckpt_long.sh tests/stage/zero_watch_long.sh
+LONG_TESTS += tests/stage/zero_ckpt_long.sh tests/stage/zero_watch_long.sh tests/stage/context_long.sh
 # The smallest and largest numbers of every stage, as opts_tool reads them from the option tables.
 check_PROGRAMS += tests/stage/opts_tool
 tests_stage_opts_tool_SOURCES = tests/stage/opts_tool.c
@@ -27,4 +27,4 @@ TESTS += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh
 EXTRA_DIST += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh
 TESTS += tests/stage/families.sh
 EXTRA_DIST += tests/stage/families.sh
-EXTRA_DIST += tests/stage/ranks.sh tests/stage/layout_lib.sh tests/stage/watch_lib.sh tests/stage/tensor.sh tests/stage/context.sh tests/stage/pipeline.sh tests/stage/expert.sh tests/stage/pipeline_watch.sh tests/stage/infer_tensor.sh tests/stage/zero.sh tests/stage/zero_mix.sh tests/stage/zero_ckpt.sh tests/stage/zero_ckpt_long.sh tests/stage/zero_watch.sh tests/stage/zero_watch_long.sh
+EXTRA_DIST += tests/stage/ranks.sh tests/stage/layout_lib.sh tests/stage/watch_lib.sh tests/stage/tensor.sh tests/stage/context.sh tests/stage/context_long.sh tests/stage/pipeline.sh tests/stage/expert.sh tests/stage/pipeline_watch.sh tests/stage/infer_tensor.sh tests/stage/zero.sh tests/stage/zero_mix.sh tests/stage/zero_ckpt.sh tests/stage/zero_ckpt_long.sh tests/stage/zero_watch.sh tests/stage/zero_watch_long.sh

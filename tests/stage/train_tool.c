@@ -3,6 +3,7 @@
  * What the shell tests of training need and no stage offers:
  *
  *     train_tool data DIR DOCS VALID_DOCS     shards artifact of learnable documents over 64 tokens
+ *     train_tool long DIR DOCS TOKENS         the same of so many tokens each, for training alone
  *     train_tool pairs DIR DOCS VALID_DOCS    the same as pairs: a prompt, then the chain (better)
  *                                             or anything (worse)
  *     train_tool labels DIR DOCS VALID_DOCS   the same as labelled answers
@@ -42,17 +43,26 @@
 /* A chain: three times in four the next token is a fixed function of this one, else anything. Token
  * 0 ends a document.
  */
-static int write_plain(lf_shard_writer *w, uint64_t d, lf_err *err)
+static int write_chain(lf_shard_writer *w, uint64_t d, uint32_t len, lf_err *err)
 {
-    uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180,
-                       cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
+    uint32_t *doc = lf_calloc(len, sizeof *doc, err), cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
+    if (!doc)
+        return LF_ENOMEM;
     for (uint32_t k = 0; k + 1 < len; k++) {
         doc[k] = cur;
         uint32_t r = lf_rng_u32(7, 3, d * 1024 + k);
         cur = 1 + (r % 4 ? (cur * 29 + 11) : r / 4) % (VOCAB - 1);
     }
     doc[len - 1] = 0;
-    return lf_shard_append(w, doc, len, err);
+    const int rc = lf_shard_append(w, doc, len, err);
+    free(doc);
+    return rc;
+}
+
+/* len 0: lengths of 20 to 199 tokens. */
+static int write_plain(lf_shard_writer *w, uint64_t d, uint32_t len, lf_err *err)
+{
+    return write_chain(w, d, len ? len : 20 + lf_rng_u32(7, 1, d) % 180, err);
 }
 
 /* Documents 2 i and 2 i + 1 have the same prompt; the answer of the first goes on along the chain,
@@ -73,17 +83,24 @@ static int write_judged(lf_shard_writer *w, uint64_t d, lf_err *err)
         w, &(lf_shard_doc){.tokens = doc, .n = len, .mask = mask, .label = d % 2 == 0}, err);
 }
 
-static int write_docs(const char *dir, const char *name, enum lf_rows rows, uint64_t first,
-                      uint64_t n, lf_artifact *a, uint64_t *tokens, lf_err *err)
+/* Documents to write; len: tokens of each, or 0. */
+struct docs {
+    enum lf_rows rows;
+    uint64_t first, n;
+    uint32_t len;
+};
+
+static int write_docs(const char *dir, const char *name, const struct docs *of, lf_artifact *a,
+                      uint64_t *tokens, lf_err *err)
 {
-    lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test", .rows = rows};
+    lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test", .rows = of->rows};
     lf_shard_writer *w = NULL;
     lf_shard_stat st;
     memset(info.tokenizer_sha256, '0', LF_HASH_HEX - 1);
     char *path = lf_path_join(dir, name, err);
     int rc = path ? lf_shard_create(&w, path, &info, 0, err) : LF_ENOMEM;
-    for (uint64_t d = first; d < first + n && !rc; d++)
-        rc = rows == LF_ROWS_PLAIN ? write_plain(w, d, err) : write_judged(w, d, err);
+    for (uint64_t d = of->first; d < of->first + of->n && !rc; d++)
+        rc = of->rows == LF_ROWS_PLAIN ? write_plain(w, d, of->len, err) : write_judged(w, d, err);
     if (!rc) {
         rc = lf_shard_finish(w, &st, err);
         w = NULL;
@@ -97,17 +114,20 @@ static int write_docs(const char *dir, const char *name, enum lf_rows rows, uint
     return rc;
 }
 
-static int cmd_data(const char *dir, enum lf_rows rows, uint64_t docs, uint64_t valid, lf_err *err)
+static int cmd_data(const char *dir, const struct docs *train_docs, uint64_t valid, lf_err *err)
 {
+    struct docs valid_docs = *train_docs;
     lf_artifact a = {0};
     uint64_t train = 0, ignored;
     int rc = lf_io_mkdirs(dir, 0777, err);
     if (!rc)
         rc = lf_artifact_init(&a, "shards", err);
     if (!rc)
-        rc = write_docs(dir, "train-00000.h5", rows, 0, docs, &a, &train, err);
+        rc = write_docs(dir, "train-00000.h5", train_docs, &a, &train, err);
+    valid_docs.first = train_docs->n;
+    valid_docs.n = valid;
     if (!rc && valid)
-        rc = write_docs(dir, "valid-00000.h5", rows, docs, valid, &a, &ignored, err);
+        rc = write_docs(dir, "valid-00000.h5", &valid_docs, &a, &ignored, err);
     /* As lf-tokenize does; --plan reads it. */
     json_t *meta = json_pack("{s:{s:{s:I}}}", "splits", "train", "tokens", (json_int_t)train);
     if (!rc && (!meta || json_object_set_new(a.meta, "vocab_size", json_integer(VOCAB)) ||
@@ -343,10 +363,16 @@ int main(int argc, char **argv)
     } else if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 ||
                              strcmp(argv[1], "labels") == 0))
         rc = cmd_data(argv[2],
-                      argv[1][0] == 'd'   ? LF_ROWS_PLAIN
-                      : argv[1][0] == 'p' ? LF_ROWS_PAIRS
-                                          : LF_ROWS_UNPAIRED,
-                      strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), &err);
+                      &(struct docs){.rows = argv[1][0] == 'd'   ? LF_ROWS_PLAIN
+                                             : argv[1][0] == 'p' ? LF_ROWS_PAIRS
+                                                                 : LF_ROWS_UNPAIRED,
+                                     .n = strtoull(argv[3], NULL, 10)},
+                      strtoull(argv[4], NULL, 10), &err);
+    else if (argc == 5 && strcmp(argv[1], "long") == 0)
+        rc = cmd_data(argv[2],
+                      &(struct docs){.n = strtoull(argv[3], NULL, 10),
+                                     .len = (uint32_t)strtoull(argv[4], NULL, 10)},
+                      0, &err);
     else if (argc == 3 && strcmp(argv[1], "id") == 0)
         rc = cmd_id(argv[2], false, &err);
     else if (argc == 3 && strcmp(argv[1], "state") == 0)
