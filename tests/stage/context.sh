@@ -58,7 +58,10 @@ must "$tool" labels "$dir/labels" 24 4
 trial dpo dpo 2e-5 "2:context=2 $g2 4:context=2+context-kind=gather+pipeline=2+zero=1" --data "$dir/pairs" --valid-tokens 64
 trial kto dpo 2e-5 "$g2" --data "$dir/labels" --loss kto --valid-tokens 64
 trial rm rm 2e-5 "2:context=2 4:context=2+context-kind=gather+tensor=2+sequence-parallel" --data "$dir/pairs" --valid-tokens 64 --lr 5e-4
+rm -rf "$dir/kill" "$dir/unbroken"
+pretrain=$stages/lf-dpo
+rank_killed 2 "" --data "$dir/pairs" --context 2 --context-kind gather --valid-tokens 64
 "$stages/lf-rm" --plan --config "$dir/run.ini" --data "$dir/pairs" --objective contrast --separator 0 --ranks 2 --context 2 >"$dir/stdout" 2>"$dir/err"
 grep -qF "context = 2: this loss reads more of each text than a few numbers a row" "$dir/err"
 ok $? "refused by rm, objective = contrast" "$(cat "$dir/err")"
-finish 44
+finish 46
