@@ -555,6 +555,7 @@ struct lf_k_heads_split {
  *              runs too, or where both are below prefix[document]: it cuts a row's past alone
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
  *   alibi      adds -slope[h] * (i - j)
+ *   bias       adds a number of the head and of j - i (struct lf_k_attn_bias)
  *   sinks      f32 [H]: a score of every row of head h that has no key. It joins the softmax and
  *              weighs nothing, so a row's probabilities add up to less than 1 (Xiao et al. 2023;
  *              learned: gpt-oss). It is added behind the last tile
@@ -567,8 +568,9 @@ struct lf_k_heads_split {
 #define LF_ATTN_TILE 64
 enum { LF_ATTN_MAX_CHANNELS = 1024 }; /* of a head, on CPUs */
 #include "kernels/attn_rows.h"
-/* With own.first q, o, lse and what drop names have own.n rows; keys, values, cu_seqlens and runs
- * are of all `rows`; keys may be fewer (own.keys). A row has the bits that it has among all. */
+/* With own.first, or own.cu, q, o, lse and what drop names have own.n rows; keys, values,
+ * cu_seqlens and runs are of all `rows`. With own.first a row has the bits that it has among all.
+ * A query that has no key at all gets o = 0, lse = -inf. */
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
@@ -588,10 +590,13 @@ struct lf_k_attn_fwd {
     void *work;
     size_t work_bytes;
     struct lf_k_attn_own own;
+    struct lf_k_attn_bias bias;
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
- * sinks did is in o and lse already. With own.first do and dq have own.n rows too, and dk, dv are
- * f32 whatever x_type is: what these queries add to the gradients of the rows of keys. */
+ * sinks did is in o and lse already. With own.first or own.cu do and dq have own.n rows too. With
+ * own.first dk, dv are f32 whatever x_type is: what these queries add to the gradients of all rows.
+ * dbias f32 [2 reach - 1, H], of bias (NULL: not wanted): the sum of the gradients of all scores of
+ * a head that have the same row of the table; documents ascending. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
@@ -609,6 +614,8 @@ struct lf_k_attn_bwd {
     void *work;
     size_t work_bytes;
     struct lf_k_attn_own own;
+    struct lf_k_attn_bias bias;
+    float *dbias;
 };
 
 /* What each row adds to the gradient of its heads' sinks, f32 [rows, H]:
@@ -655,6 +662,7 @@ struct lf_k_attn_paged {
     uint8_t x_type, mode;
     void *work;
     size_t work_bytes;
+    struct lf_k_attn_bias bias;
 };
 
 /* ---- element-wise ---------------------------------------------------------------------------- */

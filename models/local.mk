@@ -151,6 +151,7 @@ dist_models_DATA = \
   models/nemotron3-nano-30b.ini \
   models/falcon-h1-0.5b.ini \
   models/bert-base.ini \
+  models/t5-small.ini models/t5-base.ini models/t5-v1.1-small.ini models/mt5-small.ini models/umt5-small.ini models/bart-base.ini models/bart-large.ini \
   models/bert-large.ini \
   models/roberta-base.ini \
   models/roberta-large.ini \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a model with
-labels (reward models, classifiers of texts and tokens, answers) what its head gives for each token; of an encoder of two types of
-tokens which tokens are of a second text; of a model that sees with a picture of random pixels in every sequence, as rows of patches
+labels (reward models, classifiers of texts and tokens, answers) what its head gives for each token; of an encoder-decoder a source text
+beside each; of an encoder of two types of tokens which tokens are of a second text; of a model that sees with a picture of random pixels in every sequence, as rows of patches
 (engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2, ViTMAE) pictures of random pixels and the rows behind
 its last norm, of ViTMAEForPreTraining the patches that it restores.
 
@@ -80,6 +80,13 @@ def labels(model, row, types):
     at = -1 if hasattr(model, "score") else 0
     assert at == -1 and row[0, -1] == model.config.pad_token_id or (out.logits - rows[:, at]).abs().max() < 1e-9
     return rows
+
+
+def sources(a, config, torch, batch):
+    """Of an encoder-decoder a source of random tokens for each target, of different lengths."""
+    g = torch.Generator().manual_seed(2)
+    allowed = torch.tensor([t for t in range(config.vocab_size) if t != config.pad_token_id])
+    return [allowed[torch.randint(0, len(allowed), (max(1, a.length - 7 * b),), generator=g)] for b in range(batch)]
 
 
 def forward(model, row, types):
@@ -258,6 +265,8 @@ def main():
         auto = transformers.AutoModelForImageTextToText
     elif masked(known):
         auto = transformers.AutoModelForMaskedLM
+    elif known.is_encoder_decoder and not scores:
+        auto = transformers.AutoModelForSeq2SeqLM
     plain = {"attn_implementation": "eager"}
     if int(transformers.__version__.split(".")[0]) >= 5:
         plain["experts_implementation"] = "eager"  # its grouped products know no f64
@@ -279,12 +288,19 @@ def main():
     types = None
     if (masked(config) or scores) and (getattr(config, "type_vocab_size", None) or 1) > 1:
         types = (torch.arange(ids.shape[1]) >= ids.shape[1] // 2).long()[None]
-    logits = torch.cat([forward(model, row[None], types) for row in ids]).to(torch.float64)
+    beside = sources(a, config, torch, len(ids)) if auto is transformers.AutoModelForSeq2SeqLM else None
+    if beside:
+        rows = [model(input_ids=s[None], decoder_input_ids=row[None], use_cache=False).logits for s, row in zip(beside, ids)]
+    else:
+        rows = [forward(model, row[None], types) for row in ids]
+    logits = torch.cat(rows).to(torch.float64)
     next_token = ids.shape[1] > 1 and not scores
     nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if next_token else logits.new_zeros(())
     out = {"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}
     if types is not None:
         out["token_type_ids"] = types.repeat(len(ids), 1)
+    if beside:
+        out["source_lengths"], out["source_ids"] = torch.tensor([len(s) for s in beside]), torch.cat(beside)
     write(a, out, config.model_type, {"loss": float(nll)})
 
 

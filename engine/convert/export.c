@@ -395,6 +395,8 @@ static int is_same_model(const struct export *ex, json_t *config, bool *same)
     }
     int rc = lf_hf_config_read(&c, ex->family, o, LF_HF_CONFIG, &why);
     json_decref(o);
+    if (ex->family->tie_by_tensors) /* whatever it says: tensors have the last word */
+        c.tied_head = ex->config.tied_head;
     *same = rc == 0 && lf_model_config_equal(&c, &ex->config, NULL);
     return rc;
 }

@@ -189,6 +189,9 @@ struct lf_hf_family {
     int mtp_join, mtp_mlp, mtp_norm;
     /* config.json says nothing of the one head that a file may have */
     bool unsaid_head;
+    /* config.json does not say whether the head is the embedding: it is not where the file has
+     * lm_head.weight, and that differs from shared.weight */
+    bool tie_by_tensors;
     /* unknown keys are ignored, as the file has training arguments and no description of a model */
     bool loose;
     /* Writes the name that rows use for a tensor of the file to out; NULL: the same name. */

@@ -328,7 +328,8 @@ static bool may_be_null(const struct lf_hf_key *k)
     if (k->ours)
         snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
     return k->kind == LF_HF_BOOL || k->kind == LF_HF_NOT || k->kind == LF_HF_SAME ||
-           k->kind == LF_HF_UNREAD || among(first, absent) || strstr(first, "dropout");
+           k->kind == LF_HF_UNREAD || among(first, absent) || strstr(first, "dropout") ||
+           strcmp(first, "decoder_start") == 0;
 }
 
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)

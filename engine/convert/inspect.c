@@ -54,13 +54,14 @@ static int tell(json_t *o, const char *key, const lf_err *why)
     return json_object_set_new(o, key, json_string(why->text));
 }
 
-static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_config *c,
+static int inspect_map(json_t *o, const struct lf_hf_family *f, lf_model_config *c,
                        const struct lf_hf_quant *quant, lf_st *st)
 {
     lf_err why = LF_ERR_INIT;
     lf_map map = {0};
     struct lf_map_form form;
     int fits = lf_hf_unquantise(st, quant, &why);
+    fits = fits != 0 ? fits : lf_hf_settle_tie(c, f, st, &why);
     fits = fits != 0 ? fits : lf_hf_form(&form, f, c, st, NULL, &why);
     fits = fits != 0 ? fits : lf_map_build(&map, &form, c, &why);
     fits = fits != 0 ? fits : lf_map_bind(&map, st, &form, f->canon, &why);

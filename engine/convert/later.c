@@ -88,16 +88,28 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"big_bird", "an encoder of the BERT kind as a decoder, and block-sparse attention"},
     {"roformer", "an encoder of the BERT kind as a decoder, with rotated queries and keys"},
     {"xmod", "an encoder of the BERT kind as a decoder, with adapters of languages"},
-    {"bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart florence2 "
-     "pp_formulanet t5gemma2 trocr vision-encoder-decoder whisper",
-     "an encoder beside the decoder (encoder-decoder)"},
-    {"prophetnet", "an encoder beside the decoder (encoder-decoder), and streams of n-grams"},
-    {"pix2struct udop",
-     "an encoder beside the decoder (encoder-decoder), and relative position bias"},
+
+    /* Encoder-decoders. */
+    {"blenderbot blenderbot-small mbart mvp plbart",
+     "a table of its keys and tensors, whose encoder and decoder are known (BART)"},
+    {"fsmt m2m_100 marian pegasus", "positions that are sines, in an encoder and a decoder"},
+    {"pegasus_x", "positions that are sines, and attention by blocks beside global tokens"},
+    {"bigbird_pegasus", "an encoder with block-sparse attention"},
+    {"led", "an encoder with windows and tokens that see all"},
+    {"longt5", "an encoder with windows, or with tokens that stand for blocks"},
+    {"nllb-moe switch_transformers", "experts in an encoder and a decoder"},
+    {"t5gemma t5gemma2", "an encoder of Gemma's layers, to which those of a decoder attend"},
+    {"encoder-decoder", "an encoder and a decoder of two families"},
+    {"prophetnet", "streams of n-grams in a decoder that attends to an encoder"},
+    {"florence2 pix2struct pp_formulanet trocr udop vision-encoder-decoder",
+     "a decoder that attends to an encoder of pictures"},
+    {"whisper", "a decoder that attends to an encoder of sound"},
 
     /* Sound, proteins, motion. */
     {"moshi musicgen musicgen_melody", "several codes of sound at each place"},
-    {"moss_transcribe_diarize phi4_multimodal qwen2_5_omni_thinker qwen3_omni_moe_thinker",
+    {"audioflamingo3 glmasr granite_speech granite_speech_plus moss_transcribe_diarize "
+     "musicflamingo nemo_speechlm phi4_multimodal qwen2_5_omni_thinker qwen2_audio qwen3_asr "
+     "qwen3_omni_moe_thinker seamless_m4t seamless_m4t_v2 vibevoice_asr voxtral voxtral_realtime",
      "an encoder of sound"},
     {"evolla", "an encoder of proteins"},
     {"pi0", "a second decoder of motions (flow matching)"},

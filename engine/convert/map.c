@@ -608,7 +608,8 @@ static int expand_all(lf_map *m, const struct lf_map_form *form, const lf_model_
 {
     const int64_t sees = c->vision.layers > c->mae.layers ? c->vision.layers : c->mae.layers;
     const int64_t text = c->layers + (form->heads_are_layers ? c->mtp_layers : 0);
-    const struct scope in = {text > sees ? text : sees, count_experts(m), c->mtp_layers, c,
+    const int64_t seen = c->encoder_layers > sees ? c->encoder_layers : sees;
+    const struct scope in = {text > seen ? text : seen, count_experts(m), c->mtp_layers, c,
                              lf_model_config_to_json(c, err)};
     int rc = in.keys ? 0 : LF_ENOMEM;
     if (rc == 0 && in.layers > (int64_t)LF_ST_MAX_TENSORS / (in.experts + 1))

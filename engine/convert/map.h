@@ -7,7 +7,7 @@
  *     {"transformer.h.{L}.attn.c_attn.{P}", LF_MAP_STACK_T,
  *      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL}
  *
- * {L} stands for every layer of the decoder, the encoder of pictures or its taps, {E} for every
+ * {L} stands for every layer of the decoder, an encoder or the taps of one, {E} for every
  * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
  * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Rows are
  * expanded over the tensors that our model declares (lf_decoder_declare). A row whose tensors are

@@ -24,6 +24,9 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
 /* Opens the tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are
  * none. */
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
+/* Of a family with tie_by_tensors: sets whether the head is the embedding. */
+int lf_hf_settle_tie(lf_model_config *c, const struct lf_hf_family *f, const lf_st *st,
+                     lf_err *err);
 /* Makes quantised tensors be read as bf16. */
 int lf_hf_unquantise(lf_st *s, const struct lf_hf_quant *q, lf_err *err);
 

@@ -348,6 +348,43 @@ static bool forget_heads(struct lf_hf_model *m)
     return told;
 }
 
+/* Have both the same bytes? They have the same shape and type. */
+static int same_bytes(bool *same, const lf_st *st, const lf_st_entry *a, const lf_st_entry *b,
+                      lf_err *err)
+{
+    enum { PIECE = 1 << 20 };
+    const int64_t size = (int64_t)lf_st_dtype_bytes(a->dtype), step = PIECE / size;
+    char *x = lf_malloc(PIECE, 1, err), *y = x ? lf_malloc(PIECE, 1, err) : NULL;
+    int rc = y ? 0 : LF_ENOMEM;
+    *same = true;
+    for (int64_t i = 0; i < a->elems && rc == 0 && *same; i += step) {
+        const int64_t n = a->elems - i < step ? a->elems - i : step;
+        rc = lf_st_read(st, a, i, n, x, err);
+        rc = rc != 0 ? rc : lf_st_read(st, b, i, n, y, err);
+        *same = rc == 0 && memcmp(x, y, (size_t)(n * size)) == 0;
+    }
+    free(x);
+    free(y);
+    return rc;
+}
+
+int lf_hf_settle_tie(lf_model_config *c, const struct lf_hf_family *f, const lf_st *st, lf_err *err)
+{
+    const lf_st_entry *head = lf_st_find(st, "lm_head.weight"),
+                      *shared = lf_st_find(st, "shared.weight");
+    bool same = true;
+    int rc = 0;
+    if (!f->tie_by_tensors)
+        return 0;
+    if (head && shared)
+        same = head->dtype == shared->dtype && head->ndim == shared->ndim &&
+               head->elems == shared->elems;
+    if (head && shared && same)
+        rc = same_bytes(&same, st, head, shared, err);
+    c->tied_head = same;
+    return rc;
+}
+
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, int parts, lf_err *err)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
@@ -358,6 +395,8 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, int parts, lf_err *
         rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, parts, err);
     if (rc == 0)
         forgotten = forget_heads(m);
+    if (rc == 0)
+        rc = lf_hf_settle_tie(&m->config, m->family, m->st, err);
     if (rc == 0)
         rc = lf_hf_form(&m->form, m->family, &m->config, m->st, NULL, err);
     if (rc == 0)

@@ -16,13 +16,17 @@
 
 struct verify {
     const lf_st *expected; /* borrowed */
-    const lf_st_entry *ids, *logits, *prefix, *types;
+    const lf_st_entry *ids, *logits, *prefix, *types, *sources, *lengths;
     int64_t batch, length, vocab; /* vocab: of the model */
     int64_t width;                /* of a row of the file: vocab, or 1: a score for each token */
     struct lf_verify_model m;
     bool sees;
     struct lf_verify_sight sight;
     struct lf_verify_sum sum;
+    /* of encoder-decoders: all sources behind each other and their places, and the longest */
+    int32_t *source, *place;
+    int64_t *starts; /* [batch + 1] */
+    int64_t longest;
 };
 
 /* ---- what encoders share ---- */
@@ -125,6 +129,8 @@ static int find_tensors(struct verify *v, const char *path, lf_err *err)
     v->logits = lf_st_find(v->expected, "logits");
     v->prefix = lf_st_find(v->expected, "prefix");
     v->types = lf_st_find(v->expected, "token_type_ids");
+    v->sources = lf_st_find(v->expected, "source_ids");
+    v->lengths = lf_st_find(v->expected, "source_lengths");
     if (!v->ids || v->ids->dtype != LF_ST_I64 || v->ids->ndim != 2)
         return lf_verify_bad_file(path, "there is no input_ids, I64 [batch, length]", err);
     v->batch = v->ids->shape[0];
@@ -142,6 +148,11 @@ static int find_tensors(struct verify *v, const char *path, lf_err *err)
     if (v->types && (v->types->dtype != LF_ST_I64 || v->types->ndim != 2 ||
                      v->types->shape[0] != v->batch || v->types->shape[1] != v->length))
         return lf_verify_bad_file(path, "token_type_ids is not I64 [batch, length]", err);
+    if (v->sources &&
+        (v->sources->dtype != LF_ST_I64 || v->sources->ndim != 1 || !v->lengths ||
+         v->lengths->dtype != LF_ST_I64 || v->lengths->ndim != 1 || v->lengths->elems != v->batch))
+        return lf_verify_bad_file(
+            path, "source_ids and source_lengths are not I64 [all sources] and [batch]", err);
     v->width = v->logits->shape[2];
     return 0;
 }
@@ -177,11 +188,59 @@ static int check_prefix(const struct verify *v, const lf_model_config *c, lf_err
                                "the prefixes");
 }
 
+/* Where each source begins; they must cover source_ids. */
+static int place_sources(struct verify *v, const char *name, lf_err *err)
+{
+    int rc = lf_st_read(v->expected, v->lengths, 0, v->batch, v->starts + 1, err);
+    for (int64_t b = 1; b <= v->batch && rc == 0; b++) {
+        if (v->starts[b] < 1 || v->starts[b] > v->sources->elems - v->starts[b - 1])
+            rc = lf_fail(err, LF_EFORMAT, "%s holds %lld, which does not fit %lld tokens", name,
+                         (long long)v->starts[b], (long long)v->sources->elems);
+        v->longest = v->starts[b] > v->longest ? v->starts[b] : v->longest;
+        v->starts[b] += v->starts[b - 1];
+    }
+    return rc;
+}
+
+/* The sources of an encoder-decoder. */
+static int read_sources(struct verify *v, const lf_model_config *c, lf_err *err)
+{
+    if (lf_model_is_seq2seq(c) != (v->sources != NULL))
+        return lf_fail(err, LF_EINVAL,
+                       v->sources ? "the expected logits are of targets with sources, and the "
+                                    "model is no encoder-decoder"
+                                  : "the model is an encoder-decoder, and the expected logits do "
+                                    "not say the sources (source_ids, source_lengths)");
+    if (!v->sources)
+        return 0;
+    const int64_t n = v->sources->elems;
+    v->starts = lf_calloc((size_t)v->batch + 1, sizeof *v->starts, err);
+    v->source = v->starts ? lf_calloc((size_t)n, sizeof *v->source, err) : NULL;
+    v->place = v->source ? lf_calloc((size_t)n, sizeof *v->place, err) : NULL;
+    int64_t *ids = v->place ? lf_malloc((size_t)n, sizeof *ids, err) : NULL;
+    int rc = ids ? place_sources(v, v->lengths->name, err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : lf_st_read(v->expected, v->sources, 0, n, ids, err);
+    for (int64_t i = 0, b = 0; i < n && rc == 0; i++) {
+        b += i == v->starts[b + 1] && b + 1 < v->batch;
+        if (ids[i] < 0 || ids[i] >= c->vocab)
+            rc = lf_fail(err, LF_EFORMAT,
+                         "source_ids holds %lld, which is no token of a vocabulary of %lld",
+                         (long long)ids[i], (long long)c->vocab);
+        v->source[i] = (int32_t)ids[i];
+        v->place[i] = (int32_t)(i - v->starts[b]);
+    }
+    free(ids);
+    return rc;
+}
+
 static int open_model(struct verify *v, const lf_ckpt *ck, const lf_model_config *c, int threads,
                       lf_err *err)
 {
     struct lf_decoder_rows rows = {.rows = v->length, .n_docs = 1};
     int rc = check_width(v, c, err);
+    if (rc == 0)
+        rc = read_sources(v, c, err);
+    rows.source_rows = v->longest;
     if (rc == 0)
         rc = check_prefix(v, c, err);
     if (rc == 0)
@@ -241,6 +300,27 @@ static int feed_turns(struct verify *v, int64_t b, const int32_t *cu, int32_t *w
     return rc != 0 ? rc : lf_decoder_write_turns(v->m.dec, v->m.exec, v->m.chain, &docs, err);
 }
 
+/* The source of target b; rows behind it are of no document. */
+static int feed_source(struct verify *v, int64_t b, lf_err *err)
+{
+    if (!v->sources)
+        return 0;
+    const int64_t first = v->starts[b], n = v->starts[b + 1] - first;
+    const int32_t cu[2] = {0, (int32_t)n};
+    int32_t *rows = lf_calloc((size_t)v->longest, 2 * sizeof *rows, err),
+            *places = rows ? rows + v->longest : NULL;
+    int rc = rows ? 0 : LF_ENOMEM;
+    if (rc == 0) {
+        memcpy(rows, v->source + first, (size_t)n * sizeof *rows);
+        memcpy(places, v->place + first, (size_t)n * sizeof *rows);
+        rc = write_i32(v, "source_tokens", rows, v->longest, err);
+    }
+    rc = rc != 0 ? rc : write_i32(v, "source_positions", places, v->longest, err);
+    rc = rc != 0 ? rc : write_i32(v, "source_cu_seqlens", cu, 2, err);
+    free(rows);
+    return rc;
+}
+
 /* Inputs of sequence b; work: 2 * length integers. */
 static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err *err)
 {
@@ -263,6 +343,8 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
         rc = write_i32(v, "positions", pos, v->length, err);
     if (rc == 0)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
+    if (rc == 0)
+        rc = feed_source(v, b, err);
     if (rc == 0)
         rc = feed_turns(v, b, cu, work, err);
     return rc != 0 ? rc : feed_prefix(v, b, cu, work, err);
@@ -318,6 +400,9 @@ static int verify_text(struct lf_verify_in *in, struct lf_convert_verdict *out, 
     in->sum = v.sum;
     lf_verify_model_fini(&v.m);
     lf_verify_sight_close(&v.sight);
+    free(v.source);
+    free(v.place);
+    free(v.starts);
     return rc;
 }
 

@@ -115,11 +115,14 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
                           drop ? o->position.id : 0,
                           o->prefix.id,
                           o->runs.id,
-                          o->sinks.id};
+                          o->sinks.id,
+                          0,
+                          o->bias.id,
+                          o->cu_queries.id};
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
-    return lf_graph_op(g, LF_OP_ATTN, in, 10, &a);
+    return lf_graph_op(g, LF_OP_ATTN, in, 13, &a);
 }
 
 /* Columns [first, first + cols) of the one state of a cache of latents. */
@@ -147,13 +150,13 @@ lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf
                           const struct lf_attn_opts *o)
 {
     const int32_t vp = c->latent ? page_part(g, c, 0, c->latent) : c->v_pages.id;
-    const int32_t in[] = {q.id,        c->k_pages.id, vp,           c->seq.id,  c->pos.id,
-                          c->table.id, alibi.id,      o->prefix.id, o->runs.id, o->sinks.id};
+    const int32_t in[] = {q.id,     c->k_pages.id, vp,         c->seq.id,   c->pos.id, c->table.id,
+                          alibi.id, o->prefix.id,  o->runs.id, o->sinks.id, o->bias.id};
     struct lf_attr a = attn_attr(o);
     a.page_tokens = c->page_tokens;
     if (!o->causal)
         lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
-    return lf_graph_op(g, LF_OP_ATTN_PAGED, in, 10, &a);
+    return lf_graph_op(g, LF_OP_ATTN_PAGED, in, 11, &a);
 }
 
 lf_val lf_add(lf_graph *g, lf_val a, lf_val b)

@@ -19,6 +19,8 @@ static bool by_tokens(const lf_graph *g, const struct lf_node *n)
         return g->t[n->in[XENT_W]].role == LF_ROLE_PARAM;
     case LF_OP_LINEAR_DW:
         return g->t[n->out[0]].role == LF_ROLE_GRAD;
+    case LF_OP_ATTN: /* rows of two axes, and of a table */
+        return !n->in[ATTN_APART] && !n->in[ATTN_BIAS];
     default:
         return lf_op_table[n->op].flags & LF_OPF_TOKENS;
     }

@@ -201,6 +201,12 @@ struct lf_attn_opts {
     lf_val prefix;
     lf_val runs;  /* i32 [R, 2] input or LF_NONE: rows that see what is behind them (kernels.h) */
     lf_val sinks; /* a parameter [1, H] or LF_NONE: scores that weigh nothing (kernels.h) */
+    /* f32 values [2 n - 1, H] or LF_NONE: what is added to scores by distance (struct
+     * lf_k_attn_bias). They have a gradient. CPUs only */
+    lf_val bias;
+    /* i32 input [n_docs + 1, 1] or LF_NONE: q has rows of an axis of its own, whose documents are
+     * these, and each sees all keys of the document of its number: cross attention. CPUs only */
+    lf_val cu_queries;
 };
 /* q [R, H*D], k [R, G*D] and v [R, G*E], usually views of one qkv matrix with E = D; cu_seqlens is
  * an i32 [n_docs + 1, 1] input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*E]. */

@@ -249,8 +249,9 @@ static int moe_colsum(const struct node *v)
 static int attention(const struct node *v)
 {
     const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
-    const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x);
-    return !sinks || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
+    const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x),
+               bias = at(v, ATTN_BIAS) == NONE || (at(v, ATTN_BIAS) == LF_PL_SAME && of_batches(v));
+    return !sinks || !bias || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
 }
 
 /* Of a rank's queries over keys of all ranks, or of some heads of the queries of several. */
@@ -261,9 +262,11 @@ static int attention_spread(const struct node *v)
     return v->axis != LF_AXIS_CONTEXT ? attention(v) : x == want ? x : BAD;
 }
 
-static int attention_bwd(const struct node *v)
+static int attention_bwd(const struct node *v, int out)
 {
-    return backward(at(v, ATTNB_DO), both(at(v, ATTNB_Q), both(at(v, ATTNB_K), at(v, ATTNB_V))));
+    const int dx =
+        backward(at(v, ATTNB_DO), both(at(v, ATTNB_Q), both(at(v, ATTNB_K), at(v, ATTNB_V))));
+    return out == ATTNB_DBIAS ? over_rows(dx) : dx;
 }
 
 static int head(const struct node *v)
@@ -639,7 +642,7 @@ static int place_out(const struct node *v, int out)
         return backward(at(v, 1), at(v, 0));
     case LF_OP_ATTN_BWD:
     case LF_OP_CP_ATTN_BWD:
-        return attention_bwd(v);
+        return attention_bwd(v, out);
     case LF_OP_ATTN_SINKS_BWD:
         return backward(at(v, SINKB_DO), at(v, SINKB_O));
     case LF_OP_ACT_BWD:

@@ -137,7 +137,9 @@ enum {
     ATTN_PREFIX,
     ATTN_RUNS,
     ATTN_SINKS,
-    ATTN_BLOCKS /* of CP_ATTN */
+    ATTN_BLOCKS, /* of CP_ATTN */
+    ATTN_BIAS,
+    ATTN_APART /* cu_seqlens of queries that have an axis of their own */
 };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
@@ -151,7 +153,8 @@ enum {
     PAGED_ALIBI,
     PAGED_PREFIX,
     PAGED_RUNS,
-    PAGED_SINKS
+    PAGED_SINKS,
+    PAGED_BIAS
 };
 enum { HEADL_X, HEADL_W };
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
@@ -180,9 +183,11 @@ enum {
     ATTNB_POS,
     ATTNB_PREFIX,
     ATTNB_RUNS,
-    ATTNB_BLOCKS
+    ATTNB_BLOCKS,
+    ATTNB_BIAS,
+    ATTNB_APART
 };
-enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
+enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV, ATTNB_DBIAS };
 enum { SINKB_O, SINKB_DO, SINKB_LSE, SINKB_SINKS };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };

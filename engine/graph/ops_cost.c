@@ -60,7 +60,7 @@ LF_FLOPS(logp_bwd)
 /* Mean number of keys a query of a document of T tokens sees. */
 static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
 {
-    double t = n->a.max_doc > 0 ? (double)n->a.max_doc : (double)g->t[n->in[ATTN_Q]].rows;
+    double t = n->a.max_doc > 0 ? (double)n->a.max_doc : (double)g->t[n->in[ATTN_K]].rows;
     double w = n->a.window > 0 && (double)n->a.window < t ? (double)n->a.window : t;
     if (n->a.window < 0 && -(double)n->a.window < t) /* chunks are documents of their own */
         w = t = -(double)n->a.window;

@@ -49,6 +49,12 @@ static inline const float *lf_sinks_of(const struct lf_bind *b, const struct lf_
     return all ? all + n->a.sink0 : NULL;
 }
 
+/* What attention adds by distance: values [2 reach - 1, H] without gaps. */
+static inline struct lf_k_attn_bias lf_bias_of(const struct lf_bind *b, int32_t t)
+{
+    return (struct lf_k_attn_bias){.table = P(b, t), .reach = t ? (T(b, t)->rows + 1) / 2 : 0};
+}
+
 /* Dropout of attention. sample and position are the indices of the node's inputs that hold them. */
 static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n,
                                                int sample, int position)

@@ -276,6 +276,35 @@ static int check_sinks(lf_graph *g, const struct lf_node *n, int slot)
                        : 0;
 }
 
+/* What is added by distance: f32, a column for each head. */
+static int check_bias(lf_graph *g, const struct lf_node *n, int slot)
+{
+    if (!n->in[slot])
+        return 0;
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    if (!lf_is_float(t->dtype) || t->role == LF_ROLE_PARAM || !t->pinned || t->rows % 2 == 0)
+        return bad(g, n, n->in[slot], n->in[0],
+                   "a bias must be values [2 n - 1, H] that are pinned to f32");
+    return t->cols == n->a.heads
+               ? 0
+               : bad(g, n, n->in[slot], n->in[0], "one column per head is needed");
+}
+
+/* Queries with an axis of their own: nothing of a score may go by positions. */
+static int check_apart(lf_graph *g, const struct lf_node *n)
+{
+    if (!n->in[ATTN_APART])
+        return 0;
+    if (n->a.causal || n->a.window || n->in[ATTN_ALIBI] || n->in[ATTN_PREFIX] || n->in[ATTN_RUNS] ||
+        n->in[ATTN_SINKS] || n->in[ATTN_BIAS] || n->op == LF_OP_CP_ATTN)
+        return lf_graph_fail(g, LF_EINVAL,
+                             "%s: queries with documents of their own see all keys of theirs: no "
+                             "causal, window, alibi, prefix, runs, sinks or bias",
+                             op_name(n));
+    return need_index(g, n, ATTN_APART, LF_I32, g->t[n->in[ATTN_CU]].rows,
+                      "cu_queries must be an i32 input [n_docs + 1, 1]");
+}
+
 static int context_ranks(const lf_graph *g)
 {
     return g->ps->layout.context > 1 ? g->ps->layout.context : 1;
@@ -323,10 +352,13 @@ LF_SHAPE(attn)
         return LF_EINVAL;
     const struct lf_tensor *q = &g->t[n->in[ATTN_Q]];
     int64_t rows = q->rows, cols = g->t[n->in[ATTN_V]].cols / n->a.groups * n->a.heads;
-    if (g->t[n->in[ATTN_K]].rows != rows || g->t[n->in[ATTN_V]].rows != rows)
+    const int64_t keys = n->in[ATTN_APART] ? g->t[n->in[ATTN_K]].rows : rows;
+    if (g->t[n->in[ATTN_K]].rows != keys || g->t[n->in[ATTN_V]].rows != keys)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
+    if (check_bias(g, n, ATTN_BIAS) || check_apart(g, n))
+        return LF_EINVAL;
     if (n->in[ATTN_PREFIX] && need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1,
                                          "prefix must be an i32 input [n_docs, 1]"))
         return LF_EINVAL;
@@ -390,7 +422,7 @@ LF_SHAPE(attn_paged)
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
         check_alibi(g, n, PAGED_ALIBI) || check_sinks(g, n, PAGED_SINKS) ||
-        check_runs(g, n, PAGED_RUNS, rows) ||
+        check_bias(g, n, PAGED_BIAS) || check_runs(g, n, PAGED_RUNS, rows) ||
         (n->in[PAGED_PREFIX] &&
          need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
                     "prefix must be an i32 input [n_seq, 1]")) ||

@@ -295,12 +295,32 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
     return lf_plan_regions(p, c, err);
 }
 
+/* What CPUs have kernels for and GPUs have not, though the op has one there. */
+static int check_attention(const lf_plan *p, const lf_graph *g, lf_err *err)
+{
+    for (size_t i = 0; i < g->n_n && p->o.target->sm; i++) {
+        const struct lf_node *n = &g->n[i];
+        const bool apart = n->op == LF_OP_ATTN && n->in[ATTN_APART],
+                   bias = (n->op == LF_OP_ATTN && n->in[ATTN_BIAS]) ||
+                          (n->op == LF_OP_ATTN_PAGED && n->in[PAGED_BIAS]);
+        if (apart || bias)
+            return lf_fail(err, LF_ENOTSUP,
+                           "graph %s: %s has no kernel for attention %s, CPUs have (device = cpu)",
+                           g->name, p->o.target->name,
+                           bias ? "with a table of distances ([model] position = relative)"
+                                : "to another text (cross attention, [model] encoder_layers)");
+    }
+    return 0;
+}
+
 int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_err *err)
 {
     struct lf_chain c = {.o = *opts};
     int rc = lf_graph_check(g, err);
     if (rc == 0)
         rc = check_groups(p->ps, err);
+    if (rc == 0)
+        rc = check_attention(p, g, err);
     if (rc != 0)
         return rc;
     if (p->finished || g->ps != p->ps || opts->slots < 0 || g->block >= 0 || g->n_n == 0)

@@ -67,9 +67,9 @@ static bool adaptable(const struct lf_param_desc *d)
     bool known = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         known = known || strcmp(part, parts[i]) == 0;
-    const bool layer = lf_str_has_prefix(d->name, "layers.") ||
-                       lf_str_has_prefix(d->name, "vision.layers.") ||
-                       lf_str_has_prefix(d->name, "projector.");
+    const bool layer =
+        lf_str_has_prefix(d->name, "layers.") || lf_str_has_prefix(d->name, "encoder.layers.") ||
+        lf_str_has_prefix(d->name, "vision.layers.") || lf_str_has_prefix(d->name, "projector.");
     return known && d->ndim >= 2 && !d->adapter && layer &&
            lf_str_has_suffix(d->name, ".weight"); /* biases of experts are no matrices */
 }

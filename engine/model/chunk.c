@@ -11,6 +11,11 @@ struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c)
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err)
 {
     const bool whole = k->first && k->last;
+    if (!whole && lf_model_is_seq2seq(c))
+        return lf_fail(err, LF_ENOTSUP,
+                       "[model] encoder_layers: all layers of the decoder read what the encoder "
+                       "gives, so they do not divide among stages of a pipeline; take pipeline = "
+                       "1");
     if (!whole && c->altup_streams)
         return lf_fail(err, LF_ENOTSUP,
                        "[model] altup_streams: several streams do not go from one stage of a "

@@ -227,7 +227,7 @@ lf_graph *lf_decoder_encoder_graph(const lf_decoder *d, lf_pstore *ps, const cha
                                    const struct lf_decoder_media *m, lf_err *err)
 {
     struct lf_dec_build b = {
-        .d = d, .c = &d->c, .media = m, .rows = 1, .chunk = lf_dec_whole(&d->c)};
+        .d = d, .c = &d->c, .media = m, .stack = "", .rows = 1, .chunk = lf_dec_whole(&d->c)};
     lf_val deep[LF_MODEL_MAX_TAPS];
     b.g = lf_graph_create(ps, name, err);
     if (!b.g)
@@ -248,7 +248,7 @@ lf_graph *lf_decoder_features_graph(const lf_decoder *d, lf_pstore *ps, const ch
                                     int64_t rows, const struct lf_decoder_media *m, lf_err *err)
 {
     struct lf_dec_build b = {
-        .d = d, .c = &d->c, .media = m, .rows = rows, .chunk = lf_dec_whole(&d->c)};
+        .d = d, .c = &d->c, .media = m, .stack = "", .rows = rows, .chunk = lf_dec_whole(&d->c)};
     b.g = lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;

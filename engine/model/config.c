@@ -15,7 +15,8 @@
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", "out", NULL};
-static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
+static const char *const position_names[] = {"rope",   "learned",  "alibi", "none",
+                                             "rope2d", "relative", NULL};
 static const char *const mask_names[] = {"causal", "prefix", "image_blocks", "both", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3",       "yarn",
                                             "longrope", "dynamic", "proportional", NULL};
@@ -222,7 +223,13 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(router_bias, "no"),
     REAL(router_bias_rate, 0, 1, "0.001"),
     REAL(router_aux, 0, 1e3, "0"),
-    REAL(capacity_factor, 0, 1e3, "0"),
+    COUNT(encoder_layers, 0, 4096, "0"),
+    COUNT(encoder_heads, 0, 65536, "0"),
+    COUNT(encoder_ffn, 0, 1 << 24, "0"),
+    COUNT(decoder_start, 0, 1 << 24, "0"),
+    COUNT(relative_buckets, 0, 1 << 20, "32"),
+    COUNT(relative_distance, 0, 1 << 20, "128"),
+    BOOL(relative_each_layer, "no"),
     /* Of models that see alone, from here on. The family sets all of vision.*, and comes first. */
     ENUM(vision.family, lf_vision_families, "none"),
     COUNT(vision.layers, 1, 4096, ""),
@@ -509,13 +516,13 @@ static const struct lf_model_family *find_family(const char *name)
     return NULL;
 }
 
-bool lf_model_family_embed_scaled(const char *name)
+bool lf_model_family_says(const char *name, const char *setting)
 {
     const struct lf_model_family *f = find_family(name);
-    bool scaled = false;
-    for (const char *const *s = f ? f->settings : NULL; s && *s && !scaled; s++)
-        scaled = strcmp(*s, LF_MODEL_EMBED_SCALED) == 0;
-    return scaled;
+    bool says = false;
+    for (const char *const *s = f ? f->settings : NULL; s && *s && !says; s++)
+        says = strcmp(*s, setting) == 0;
+    return says;
 }
 
 int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err)
@@ -536,7 +543,7 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
         const char *eq = strchr(*s, '=');
         snprintf(key, sizeof(key), "%.*s", (int)(eq - *s), *s);
         snprintf(from, sizeof(from), "family %s", f->name);
-        if (strcmp(*s, LF_MODEL_EMBED_SCALED) != 0 &&
+        if (strcmp(*s, LF_MODEL_EMBED_SCALED) != 0 && strcmp(*s, LF_MODEL_HEAD_SCALED) != 0 &&
             lf_model_config_set(c, key, eq + 1, from, err))
             LF_BUG("family %s: %s", f->name, *s);
     }

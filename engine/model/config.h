@@ -40,7 +40,8 @@ enum lf_model_position {
     LF_POS_LEARNED,
     LF_POS_ALIBI,
     LF_POS_NONE,
-    LF_POS_ROPE2D
+    LF_POS_ROPE2D,
+    LF_POS_RELATIVE
 };
 enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX, LF_MASK_IMAGE_BLOCKS, LF_MASK_BOTH };
 enum lf_model_rope_scaling {
@@ -446,6 +447,19 @@ typedef struct lf_model_config {
     bool prefix_last;
     int64_t image_token; /* stands where a picture's row goes; its embedding is not read */
 
+    /* Encoder-decoders (seq2seq.c): so many layers, which see all of the source text, stand before
+     * the decoder, and each of its layers attends to what they give, between its mixer and its MLP.
+     * Both stacks have one embedding; all else is of each, and described by the same keys. 0: it is
+     * a decoder alone, and the next three are not read */
+    int64_t encoder_layers;
+    int64_t encoder_heads, encoder_ffn; /* 0 in a file = heads, ffn */
+    int64_t decoder_start;              /* the token before the first of a target */
+    /* position = relative: scores get a number of the head and of the bucket of the distance, from
+     * a table that all layers of a stack share, or that each layer has (lf_model_relative_bucket;
+     * Raffel et al. 2020, T5) */
+    int64_t relative_buckets, relative_distance;
+    bool relative_each_layer;
+
     char origin[LF_MODEL_MAX_KEYS][LF_MODEL_ORIGIN]; /* "file:line" of each key, "" = default */
 } lf_model_config;
 
@@ -479,6 +493,16 @@ bool lf_model_is_encoder(const lf_model_config *c);
 /* The description of the encoder of c alone, all of which is read, with what restores pictures
  * where c has that and `restores` is set. */
 lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
+/* Is it an encoder-decoder, with encoder_layers? */
+bool lf_model_is_seq2seq(const lf_model_config *c);
+/* The description of the layers of its encoder, as an encoder of texts (mask = both). */
+lf_model_config lf_model_source_of(const lf_model_config *c);
+/* The bucket of a key that is `far` behind the query (before it: far < 0), of position = relative.
+ * With B buckets (mask = both: B / 2 for keys behind the query, from B / 2 on, and as many for all
+ * others; else B, and a key behind it counts as distance 0), E = B / 2 and the distance n: n where
+ * n < E, else
+ *     min(E + floor(log(n / E) / log(relative_distance / E) (B - E)), B - 1)        in f32 */
+int32_t lf_model_relative_bucket(const lf_model_config *c, int64_t far);
 /* LF_EINVAL: it is one or the other, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
@@ -636,7 +660,8 @@ int64_t lf_model_param_count(const lf_model_config *c);
 int64_t lf_model_matmul_params(const lf_model_config *c);
 /* Returns the mean number of keys of a query times H (D + E) / 2, summed over the layers from
  * `from` on that attend: products q.k and p v take 4 FLOPs of each together. Of a scan it is a
- * quarter of the FLOPs of a token (ops_scan.c), whatever the length. */
+ * quarter of the FLOPs of a token (ops_scan.c), whatever the length. Of an encoder-decoder, here
+ * and below, a source counts as long as its target; the encoder counts where from is 0. */
 double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, bool causal,
                                int64_t from);
 /* Returns the FLOPs of a training step of all weights (flops.h: of what is trained) per token at

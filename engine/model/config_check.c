@@ -87,8 +87,14 @@ static int check_sizes(lf_model_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "[model] needs ffn, or expert_ffn");
     if (c->embed_dim == c->hidden)
         CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
-    if (lf_model_family_embed_scaled(c->family) && !given(c, "embed_scale"))
+    if (c->encoder_layers && !c->encoder_heads)
+        c->encoder_heads = c->heads;
+    if (c->encoder_layers && !c->encoder_ffn)
+        c->encoder_ffn = c->ffn;
+    if (lf_model_family_says(c->family, LF_MODEL_EMBED_SCALED) && !given(c, "embed_scale"))
         c->embed_scale = sqrt((double)c->hidden);
+    if (lf_model_family_says(c->family, LF_MODEL_HEAD_SCALED) && !given(c, "logit_scale"))
+        c->logit_scale = 1 / sqrt((double)c->hidden);
     return c->heads ? check_heads(c, err) : 0;
 }
 
@@ -885,6 +891,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_both(c, err);
     if (rc == 0)
         rc = check_labels(c, err);
+    if (rc == 0)
+        rc = lf_model_check_seq2seq(c, err);
     if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)

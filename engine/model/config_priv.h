@@ -41,6 +41,14 @@ bool lf_model_by_hand(const lf_model_config *c, const char *key);
 /* Sets a pattern from text. */
 int lf_model_pattern_set(struct lf_model_pattern *out, const struct lf_model_key *k,
                          const char *value, const char *where, lf_err *err);
+/* What an encoder-decoder may not have, and what nobody reads without one (seq2seq.c). */
+int lf_model_check_seq2seq(const lf_model_config *c, lf_err *err);
+/* Scalars of an encoder-decoder that its decoder alone has not: those in matrices that multiply a
+ * token, and all others; 0 of a decoder. */
+int64_t lf_model_seq2seq_matrices(const lf_model_config *c);
+int64_t lf_model_seq2seq_params(const lf_model_config *c);
+/* What lf_model_attention_work counts of the encoder and of attention to it. */
+double lf_model_seq2seq_attention(const lf_model_config *c, int64_t seq_length, int64_t from);
 /* Brings all patterns into their one text. LF_EINVAL: one names more layers than there are, or
  * fewer. */
 int lf_model_settle_layers(lf_model_config *c, lf_err *err);
@@ -53,9 +61,11 @@ struct lf_model_family {
     const char *name;
     const char *const *settings; /* "key=value", NULL-terminated */
 };
-/* One of the settings, for when hidden is known. */
+/* Some of the settings, for when hidden is known. */
 #define LF_MODEL_EMBED_SCALED "embed_scale=sqrt(hidden)"
-bool lf_model_family_embed_scaled(const char *name);
+#define LF_MODEL_HEAD_SCALED  "logit_scale=1/sqrt(hidden)"
+/* Has the family this setting? */
+bool lf_model_family_says(const char *name, const char *setting);
 extern const struct lf_model_family lf_model_families[];
 extern const size_t lf_model_n_families;
 

@@ -48,6 +48,7 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
     if (!d)
         return NULL;
     d->c = *c;
+    d->source = lf_model_source_of(c);
     d->positions = positions;
     if (create_sight(d, err) != 0) {
         lf_decoder_destroy(d);
@@ -132,7 +133,8 @@ static lf_val embed(struct lf_dec_build *b)
     const lf_model_config *c = b->c;
     const int32_t offset = (int32_t)c->position_offset;
     lf_val wte = lf_param(b->g, "embed.weight"),
-           wpe = c->position == LF_POS_LEARNED ? lf_param(b->g, "pos_embed.weight") : LF_NONE;
+           wpe = c->position == LF_POS_LEARNED ? lf_paramf(b->g, "%spos_embed.weight", b->stack)
+                                               : LF_NONE;
     if (!c->embed_dim)
         return lf_dec_see(b, lf_tp_leave(b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe,
                                                         (float)c->embed_scale, offset)));
@@ -144,8 +146,7 @@ static lf_val embed(struct lf_dec_build *b)
                : x;
 }
 
-/* What the first layer reads. */
-static lf_val bottom(struct lf_dec_build *b)
+lf_val lf_dec_bottom(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = embed(b);
@@ -165,7 +166,9 @@ static lf_val bottom(struct lf_dec_build *b)
 static lf_val trunk(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
-    lf_val x = b->chunk.first ? bottom(b) : lf_dec_chunk_in(b);
+    lf_val x = b->chunk.first ? lf_dec_bottom(b) : lf_dec_chunk_in(b);
+    if (c->position == LF_POS_RELATIVE && !c->relative_each_layer)
+        b->relative = lf_dec_relative(b, LF_DEC_OUTSIDE);
     if (c->per_layer_dim)
         b->per_layer = lf_dec_per_layer(b, x);
     if (c->altup_streams)
@@ -272,12 +275,35 @@ static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decode
                                  .train = train,
                                  .adapter_off = r->adapter_off,
                                  .noise = train && r->noise,
+                                 .stack = "",
                                  .media = chunk.first ? r->media : NULL};
+}
+
+/* Whoever asks for the graph of an encoder-decoder must know that there are sources. */
+static int check_source(const lf_model_config *c, int64_t source_rows, lf_err *err)
+{
+    return !lf_model_is_seq2seq(c) || source_rows > 0
+               ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "this model is an encoder-decoder ([model] encoder_layers): it reads a "
+                         "source text beside each target, which this use of it has none of");
+}
+
+/* The encoder's part of a graph over documents. */
+static void read_source(struct lf_dec_build *b, const struct lf_decoder_rows *r)
+{
+    const struct lf_dec_source s = {r->source_rows, r->max_source, r->n_docs};
+    struct lf_dec_build e = lf_dec_source(b, &s);
+    b->source_cu = e.cu_seqlens;
+    b->max_source = e.max_doc;
+    b->memory = lf_dec_encode(&e);
 }
 
 static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, lf_err *err)
 {
+    if (check_source(b->c, r->source_rows, err))
+        return LF_ENOTSUP;
     b->g = lf_dec_check_chunk(b->c, &b->chunk, err) ? NULL : lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_EINVAL;
@@ -285,6 +311,8 @@ static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *na
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
     lf_context_input(b->g, r->rows);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;
+    if (lf_model_is_seq2seq(b->c))
+        read_source(b, r);
     return 0;
 }
 
@@ -388,11 +416,13 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
     struct lf_dec_build b = {.d = d,
                              .c = &d->c,
                              .paged = p,
+                             .stack = "",
                              .rows = p->rows,
                              .media = p->media ? &given : NULL,
                              .adapter_off = p->adapter_off,
                              .chunk = lf_dec_whole(&d->c)};
-    b.g = check_tokens(&d->c, err) || lf_model_need_next(&d->c, err)
+    b.g = check_tokens(&d->c, err) || lf_model_need_next(&d->c, err) ||
+                  check_source(&d->c, p->source_rows, err)
               ? NULL
               : lf_graph_create(ps, name, err);
     if (!b.g)
@@ -401,11 +431,37 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
     b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
     if (lf_model_attends(&d->c))
         b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
+    if (lf_model_is_seq2seq(&d->c)) {
+        b.source_last = lf_input(b.g, "source_last", LF_I32, p->rows, 1);
+        b.source_table = lf_input(b.g, "source_table", LF_I32, p->n_seq, p->max_source_pages);
+    }
     const lf_val h = trunk(&b);
     if (p->hidden)
         lf_output(b.g, h, "hidden");
     lf_val x = lf_gather_rows(b.g, h, lf_input(b.g, "select", LF_I32, p->n_select, 1));
     lf_output(b.g, all_logits(&b, x), "logits");
+    return done(b.g, err);
+}
+
+lf_graph *lf_decoder_source_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                  const struct lf_decoder_paged *p, lf_err *err)
+{
+    struct lf_dec_build b = {.d = d,
+                             .c = &d->c,
+                             .paged = p,
+                             .stack = "",
+                             .adapter_off = p->adapter_off,
+                             .chunk = lf_dec_whole(&d->c)};
+    const struct lf_dec_source s = {p->source_rows, 0, p->n_seq};
+    if (!lf_model_is_seq2seq(&d->c)) {
+        lf_fail(err, LF_EINVAL, "this model has no encoder ([model] encoder_layers)");
+        return NULL;
+    }
+    if (check_source(&d->c, p->source_rows, err) || !(b.g = lf_graph_create(ps, name, err)))
+        return NULL;
+    struct lf_dec_build e = lf_dec_source(&b, &s);
+    b.source_table = lf_input(b.g, "source_table", LF_I32, p->n_seq, p->max_source_pages);
+    lf_dec_keep_source(&b, &e, lf_dec_encode(&e));
     return done(b.g, err);
 }
 
@@ -415,6 +471,7 @@ lf_graph *lf_decoder_draft_graph(const lf_decoder *d, lf_pstore *ps, const char 
     struct lf_dec_build b = {.d = d,
                              .c = &d->c,
                              .paged = p,
+                             .stack = "",
                              .rows = p->rows,
                              .adapter_off = p->adapter_off,
                              .chunk = lf_dec_whole(&d->c)};

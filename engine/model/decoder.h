@@ -190,6 +190,11 @@ struct lf_decoder_rows {
     /* NULL: the graph is of the whole model. Outputs and targets are those of the last chunk */
     const struct lf_decoder_chunk *chunk;
     const struct lf_decoder_media *media; /* NULL: there are no pictures */
+    /* of encoder-decoders: rows of packed source tokens, and the longest source; 0 = source_rows.
+     * Further inputs are then source_tokens, source_positions i32 [source_rows, 1] and
+     * source_cu_seqlens i32 [n_docs + 1, 1], whose document i is the source of document i; with
+     * dropout source_samples i64 and source_offsets i32 [source_rows, 1] too */
+    int64_t source_rows, max_source;
 };
 
 /* The loss over packed documents. train: the graph is for differentiation and has the dropouts of
@@ -323,7 +328,18 @@ struct lf_decoder_paged {
     bool media;           /* features of pictures are inputs (composed.h) */
     bool hidden;          /* output "hidden" [R, C], compute type: what the final norm gives */
     bool latent;          /* the cache keeps latents (lf_decoder_keeps_latents) */
+    /* of encoder-decoders: rows of the graph of sources; pages for sources, and the most of one */
+    int64_t source_rows, n_source_pages, max_source_pages;
 };
+/* Of encoder-decoders, once for a request: encodes the sources of sequences and stores what the
+ * decoder's layers read of them, in the states kv.N.ck and kv.N.cv [n_source_pages * page_tokens,
+ * H*D] of each layer N. Inputs are source_tokens, source_positions and source_seq i32 [source_rows,
+ * 1] (source_seq -1: unused row), source_cu_seqlens i32 [n_seq + 1, 1] and source_table i32 [n_seq,
+ * max_source_pages]. It has no output. The paged graph reads these states by source_table too, and
+ * has the input source_last i32 [rows, 1]: of each row the tokens of its sequence's source, less
+ * one. LF_EINVAL: there is no encoder. */
+lf_graph *lf_decoder_source_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                  const struct lf_decoder_paged *p, lf_err *err);
 /* May the cache keep latents in place of keys and values? With kv_lora a layer then has the state
  * kv.N.latent [n_pages * page_tokens, kv_lora + rope_dim], and k_b and v_b multiply queries and
  * results (mla.c). That sums in another order than training, so no plan with invariant numerics

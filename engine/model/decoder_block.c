@@ -9,13 +9,14 @@
 #include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
 
-/* "layers.L.part", or the part alone outside the layers. */
-static const char *part_name(char buf[64], const char *part, int64_t l)
+/* "layers.L.part", or the part alone outside the layers, of the stack that is built. */
+static const char *part_name(const struct lf_dec_build *b, char buf[64], const char *part,
+                             int64_t l)
 {
     if (l == LF_DEC_OUTSIDE)
-        snprintf(buf, 64, "%s", part);
+        snprintf(buf, 64, "%s%s", b->stack, part);
     else
-        snprintf(buf, 64, "layers.%lld.%s", (long long)l, part);
+        snprintf(buf, 64, "%slayers.%lld.%s", b->stack, (long long)l, part);
     return buf;
 }
 
@@ -24,7 +25,7 @@ lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *pa
     if (!b->dropout || !(p > 0))
         return x;
     char name[64];
-    part_name(name, part, l);
+    part_name(b, name, part, l);
     return lf_dropout(b->g, x, (float)p, name, b->samples, b->offsets);
 }
 
@@ -35,7 +36,7 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
                              .w_offset = (float)c->norm_offset,
                              .layer = c->norm == LF_NORM_LAYER};
     char name[64];
-    part_name(name, part, l);
+    part_name(b, name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
     return lf_norm(b->g, x, w, c->norm_bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, &o);
 }
@@ -43,14 +44,14 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l)
 {
     char name[64];
-    part_name(name, part, l);
+    part_name(b, name, part, l);
     return lf_dec_linear_with(b, x, bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, part, l);
 }
 
 lf_val lf_dec_linear_with(struct lf_dec_build *b, lf_val x, lf_val v, const char *part, int64_t l)
 {
     char name[64];
-    part_name(name, part, l);
+    part_name(b, name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
     const struct lf_adapter_drop drop = {.p = b->dropout ? (float)b->d->adapter_dropout : 0,
                                          .sample = b->samples,
@@ -73,7 +74,7 @@ static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const c
                              .heads = b->c->qk_norm_all_heads ? 1 : (int)heads,
                              .divided = b->c->qk_norm_all_heads};
     char name[64];
-    return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(name, part, l)), LF_NONE, &o);
+    return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(b, name, part, l)), LF_NONE, &o);
 }
 
 /* ---- positions ---- */
@@ -288,12 +289,14 @@ static lf_val attention(struct lf_dec_build *b, lf_val x, int64_t l)
                              .prefix = b->prefix,
                              .runs = both && !windowed ? LF_NONE : b->runs,
                              .max_doc = b->max_doc};
+    if (c->position == LF_POS_RELATIVE)
+        o.bias = c->relative_each_layer ? lf_dec_relative(b, l) : b->relative;
     if (c->attn_sinks)
         o.sinks = lf_paramf(b->g, "layers.%lld.attn.sinks", (long long)l);
     char site[64];
     if (b->dropout && c->attn_prob_dropout > 0) {
         o.dropout = (float)c->attn_prob_dropout;
-        o.site = part_name(site, "attn.prob", l);
+        o.site = part_name(b, site, "attn.prob", l);
         o.sample = b->samples;
         o.position = b->offsets;
     }
@@ -458,6 +461,10 @@ static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
         x = join(b, x, h, mixer(b, h, l), c->attn_dropout, "attn", l);
         if (c->laurel_rank)
             x = lf_dec_laurel(b, x, h, l);
+    }
+    if (lf_model_is_seq2seq(c)) { /* the decoder of one: its encoder's description is none */
+        const lf_val h = post ? x : lf_dec_norm(b, x, "cross_norm", l);
+        x = join(b, x, h, lf_dec_cross(b, h, l), c->attn_dropout, "cross", l);
     }
     if (lf_model_layer_mlp(c, l) == LF_MLP_NONE)
         return x;

@@ -26,6 +26,7 @@ struct lf_dec_slopes {
 
 struct lf_decoder {
     lf_model_config c;
+    lf_model_config source; /* of encoder-decoders: the encoder's layers */
     int64_t positions;
     lf_vision *vision;                 /* NULL: it sees nothing */
     lf_vision *mae;                    /* the layers that restore pictures; NULL: none */
@@ -82,11 +83,33 @@ struct lf_dec_build {
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc, rows;
+    /* of encoder-decoders: which stack's tensors are meant, "" or "encoder."; what is added to
+     * scores, where all layers of the stack share it; what the encoder gave, and its documents */
+    const char *stack;
+    lf_val relative, memory, source_cu;
+    int64_t max_source;
+    lf_val source_last, source_table; /* over the cache */
     /* over the cache */
     const struct lf_decoder_paged *paged;
     lf_val seq, table;
 };
 
+/* What the first layer of a stack reads. */
+lf_val lf_dec_bottom(struct lf_dec_build *b);
+/* Values of position = relative by distance: of layer l, or of all layers of the stack. */
+lf_val lf_dec_relative(struct lf_dec_build *b, int64_t l);
+/* Rows of the source axis of a graph; max_doc as of lf_decoder_rows. */
+struct lf_dec_source {
+    int64_t rows, max_doc, n_docs;
+};
+/* The builder of the encoder in the graph of b, with its inputs; what the encoder gives, [rows,
+ * C]. */
+struct lf_dec_build lf_dec_source(const struct lf_dec_build *b, const struct lf_dec_source *s);
+lf_val lf_dec_encode(struct lf_dec_build *e);
+/* Attention of layer l of the decoder to what the encoder gave: [R, C]. */
+lf_val lf_dec_cross(struct lf_dec_build *b, lf_val h, int64_t l);
+/* Stores the keys and values of it that the decoder's layers read, in the cache of b. */
+void lf_dec_keep_source(struct lf_dec_build *b, const struct lf_dec_build *e, lf_val memory);
 /* The chunk that is the whole model. */
 struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c);
 /* Declares the encoder and the projector, where there are any. */

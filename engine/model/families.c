@@ -610,6 +610,41 @@ static const char *const modernbert[] = {"norm=layer",
                                          "init_std=0.02",
                                          NULL};
 
+/* ---- encoder-decoders; encoder_layers comes with the sizes ---- */
+#define T5                                                                                         \
+    "norm=rms", "norm_bias=no", "norm_eps=1e-6", "position=relative", "relative_buckets=32",       \
+        "relative_distance=128", "attn_scale=1", "qkv_bias=no", "out_bias=no", "mlp_bias=no",      \
+        "head_bias=no", "init=normal", "init_std=0.02", "decoder_start=0"
+static const char *const t5[] = {
+    T5, "mlp=plain", "activation=relu", "tied_head=yes", LF_MODEL_HEAD_SCALED, NULL};
+static const char *const t5_v11[] = {T5, "mlp=glu", "activation=gelu_tanh", "tied_head=no", NULL};
+static const char *const umt5[] = {T5,
+                                   "mlp=glu",
+                                   "activation=gelu_tanh",
+                                   "tied_head=no",
+                                   "relative_each_layer=yes",
+                                   LF_MODEL_HEAD_SCALED,
+                                   NULL};
+static const char *const bart[] = {"norm=layer",
+                                   "norm_bias=yes",
+                                   "norm_eps=1e-5",
+                                   "block=post",
+                                   "embed_norm=yes",
+                                   "final_norm=no",
+                                   "position=learned",
+                                   "position_offset=2",
+                                   "activation=gelu",
+                                   "mlp=plain",
+                                   "qkv_bias=yes",
+                                   "out_bias=yes",
+                                   "mlp_bias=yes",
+                                   "head_bias=yes",
+                                   "tied_head=yes",
+                                   "decoder_start=2",
+                                   "init=normal",
+                                   "init_std=0.02",
+                                   NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -726,5 +761,10 @@ const struct lf_model_family lf_model_families[] = {
     {"camembert", roberta},
     {"distilbert", distilbert},
     {"modernbert", modernbert},
+    {"t5", t5},
+    {"t5-v1.1", t5_v11},
+    {"mt5", t5_v11},
+    {"umt5", umt5},
+    {"bart", bart},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

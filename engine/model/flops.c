@@ -37,7 +37,9 @@ static double multiplying(const lf_model_config *c, const struct lf_param_desc *
     double n = 1;
     for (int k = 0; k < d->ndim; k++)
         n *= (double)d->dims[k];
-    if (d->ndim < 2 || lf_weights_is_sight(d->name) || strcmp(d->name, "pos_embed.weight") == 0 ||
+    if (d->ndim < 2 || lf_weights_is_sight(d->name) ||
+        lf_str_has_suffix(d->name, "pos_embed.weight") ||
+        lf_str_has_suffix(d->name, "relative.weight") ||
         strcmp(d->name, "type_embed.weight") == 0 ||
         strcmp(d->name, "per_layer.embed.weight") == 0 || lf_str_has_suffix(d->name, ".bias") ||
         (is_table(d->name) && !tied))

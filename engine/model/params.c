@@ -13,7 +13,8 @@
 struct table {
     lf_pstore *ps;
     const lf_model_config *c;
-    bool frozen; /* what follows is */
+    const char *stack; /* what names begin with: "" or "encoder." */
+    bool frozen;       /* what follows is */
     lf_err *err;
     int rc;
 };
@@ -96,13 +97,16 @@ static void add(struct table *t, const char *group, enum kind kind, struct cut c
 {
     if (t->rc)
         return;
-    char name[96];
+    char name[96], whole[96];
+    const size_t n = (size_t)snprintf(name, sizeof(name), "%s", t->stack);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(name, sizeof(name), fmt, ap);
+    vsnprintf(name + n, sizeof(name) - n, fmt, ap);
     va_end(ap);
+    if (group)
+        snprintf(whole, sizeof(whole), "%s%s", t->stack, group);
     struct lf_param_desc d = {.name = name,
-                              .group = group,
+                              .group = group ? whole : NULL,
                               .ndim = shape.in ? 2 : 1,
                               .dims = {shape.out, shape.in},
                               .shard = cut.rule,
@@ -185,6 +189,44 @@ static void add_latent(struct table *t, int64_t l)
     add_outputs(t, v, l);
 }
 
+/* What is added to scores by distance: of layer l, or outside of all. */
+static void add_relative(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const struct shape table = matrix(c->relative_buckets, c->heads);
+    if (c->position != LF_POS_RELATIVE || c->relative_each_layer != (l != LF_DEC_OUTSIDE))
+        return;
+    if (l == LF_DEC_OUTSIDE)
+        add(t, NULL, MATRIX, WHOLE, table, "relative.weight");
+    else
+        add(t, NULL, MATRIX, WHOLE, table, "layers.%lld.attn.relative.weight", (long long)l);
+}
+
+/* Attention of a decoder's layer to what the encoder gave. */
+static void add_cross(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    const int64_t q = c->heads * c->head_dim;
+    const struct cut heads = {LF_SHARD_ROWS, c->heads, false},
+                     outputs = {LF_SHARD_COLS, c->heads, false};
+    char w[64], b[64];
+    snprintf(w, sizeof(w), "layers.%lld.cross.kv.weight", n);
+    snprintf(b, sizeof(b), "layers.%lld.cross.kv.bias", n);
+    add(t, NULL, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.cross.q.weight", n);
+    if (c->qkv_bias)
+        add(t, NULL, BIAS, heads, vector(q), "layers.%lld.cross.q.bias", n);
+    add(t, w, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.cross.k.weight", n);
+    add(t, w, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.cross.v.weight", n);
+    if (c->qkv_bias) {
+        add(t, b, BIAS, heads, vector(q), "layers.%lld.cross.k.bias", n);
+        add(t, b, BIAS, heads, vector(q), "layers.%lld.cross.v.bias", n);
+    }
+    add(t, NULL, RESIDUAL_OUT, outputs, matrix(c->hidden, q), "layers.%lld.cross.o.weight", n);
+    if (c->out_bias)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "layers.%lld.cross.o.bias", n);
+}
+
 static void add_attention(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
@@ -221,6 +263,7 @@ static void add_attention(struct table *t, int64_t l)
             add(t, NULL, SCALE, all ? keys : WHOLE, vector(all ? kv : d),
                 "layers.%lld.attn.k_norm.weight", n);
     }
+    add_relative(t, l);
     add_outputs(t, q, l);
 }
 
@@ -541,6 +584,10 @@ static void add_layer(struct table *t, int64_t l)
         if (t->c->laurel_rank)
             add_laurel(t, l);
     }
+    if (lf_model_is_seq2seq(t->c)) {
+        add_layer_norm(t, l, "cross_norm");
+        add_cross(t, l);
+    }
     if (mlp != LF_MLP_NONE) {
         if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
             add_layer_norm(t, l, "mlp_norm");
@@ -611,8 +658,10 @@ static void add_head(struct table *t)
     add_transform(t);
     if (!c->tied_head)
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "head.weight");
+    t->frozen = lf_model_is_seq2seq(c); /* BART's is given, and trained by nobody */
     if (c->head_bias)
         add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
+    t->frozen = false;
 }
 
 /* What chunks have of a model. */
@@ -629,6 +678,35 @@ static bool holds_layer(const struct held *h, int64_t l)
     for (int i = 0; i < h->n; i++)
         yes = yes || (l >= h->chunk[i].begin && l < h->chunk[i].end);
     return yes;
+}
+
+/* What stands between the embedding and the layers of a stack. */
+static void add_below(struct table *t)
+{
+    const lf_model_config *c = t->c;
+    if (c->position == LF_POS_LEARNED)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
+            "pos_embed.weight");
+    if (c->token_types)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, c->hidden), "type_embed.weight");
+    if (c->embed_norm)
+        add_norm(t, "embed_norm");
+    add_relative(t, LF_DEC_OUTSIDE);
+}
+
+/* The encoder of an encoder-decoder, whose embedding is the decoder's. */
+static void add_source(struct table *t, const lf_model_config *source)
+{
+    const struct table whole = *t;
+    t->c = source;
+    t->stack = "encoder.";
+    add_below(t);
+    for (int64_t l = 0; l < source->layers; l++)
+        add_layer(t, l);
+    if (source->final_norm)
+        add_norm(t, "final_norm");
+    t->c = whole.c;
+    t->stack = whole.stack;
 }
 
 /* Projections between the embedding and streams. */
@@ -650,13 +728,8 @@ static void add_bottom(struct table *t, const struct held *h)
         add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
     if (c->embed_dim && h->last)
         add(t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
-    if (c->position == LF_POS_LEARNED && h->first)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
-            "pos_embed.weight");
-    if (c->token_types && h->first)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, c->hidden), "type_embed.weight");
-    if (c->embed_norm && h->first)
-        add_norm(t, "embed_norm");
+    if (h->first)
+        add_below(t);
     if (c->per_layer_dim && h->first) {
         const int64_t all = c->layers * c->per_layer_dim,
                       rows = c->per_layer_vocab ? c->per_layer_vocab : c->vocab;
@@ -733,18 +806,16 @@ int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context)
     return 1;
 }
 
-int64_t lf_decoder_reach(const lf_model_config *c)
+/* What encoder-decoders are not divided by yet. */
+static int check_two_stacks(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {
-    int64_t most = 0;
-    if (c->mask != LF_MASK_CAUSAL)
-        return 0;
-    for (int64_t l = 0; l < c->layers; l++) {
-        const int64_t n = lf_model_layer_window(c, l) + lf_model_layer_chunk(c, l);
-        if (n == 0 && lf_model_layer_attends(c, l))
-            return 0;
-        most = n > most ? n : most;
-    }
-    return most;
+    const char *by = of->tensor > 1 ? "tensor" : of->context > 1 ? "context" : NULL;
+    return !lf_model_is_seq2seq(c) || !by
+               ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "[model] encoder_layers: encoder-decoders run on one rank or on ranks of "
+                         "data; take %s = 1",
+                         by);
 }
 
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
@@ -786,10 +857,12 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
     const lf_model_config *c = &d->c;
-    struct table t = {.ps = ps, .c = c, .err = err};
+    struct table t = {.ps = ps, .c = c, .stack = "", .err = err};
     struct held h = {.chunk = chunks, .n = n, .mtp = lf_decoder_mtp(d) > 0};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
-    t.rc = ranks > 1 ? check_ranks(c, ranks, err) : 0;
+    t.rc = check_two_stacks(c, lf_pstore_layout_of(ps), err);
+    if (t.rc == 0 && ranks > 1)
+        t.rc = check_ranks(c, ranks, err);
     if (t.rc == 0 && lf_pstore_layout_of(ps)->context > 1)
         t.rc = check_context(c, lf_pstore_layout_of(ps), err);
     if (t.rc == 0 && c->vision.family && lf_pstore_layout_of(ps)->sequence)
@@ -814,6 +887,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     if (h.first && t.rc == 0)
         t.rc = lf_dec_declare_sight(d, ps, err);
     add_bottom(&t, &h);
+    if (t.rc == 0 && lf_model_is_seq2seq(c))
+        add_source(&t, &d->source);
     for (int64_t l = 0; l < c->layers; l++)
         if (holds_layer(&h, l))
             add_layer(&t, l);

@@ -262,7 +262,7 @@ int64_t lf_model_matmul_params(const lf_model_config *c)
         n += 2 * (c->altup_streams - 1) * c->hidden * c->hidden;
     for (int64_t l = 0; l < c->layers; l++)
         n += layer_matrices(c, l);
-    return n;
+    return n + lf_model_seq2seq_matrices(c);
 }
 
 /* Norms of the stream in layer l. */
@@ -376,7 +376,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (c->output == LF_OUTPUT_LABELS)
         n += (c->label_bias ? c->labels : 0) +
              (lf_model_label_inner(c) ? lf_model_embed_width(c) : 0);
-    return n + sight_params(c);
+    return n + sight_params(c) + lf_model_seq2seq_params(c);
 }
 
 /* The mean number of keys of a query in layer l. */
@@ -414,7 +414,7 @@ double lf_model_attention_work(const lf_model_config *c, int64_t seq_length, boo
             work += (double)(c->heads *
                              (lf_model_layer_head_dim(c, l) + lf_model_layer_value_dim(c, l))) /
                     2 * layer_keys(c, (double)seq_length, causal, l);
-    return work;
+    return work + lf_model_seq2seq_attention(c, seq_length, from);
 }
 
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal)

@@ -105,6 +105,7 @@ struct attn_shape {
     int64_t dv, dvp, kdv; /* the same of v and o; kdv: of the reduction of do . v */
     float scale, softcap;
     int64_t window;
+    int64_t reach, heads; /* of the bias; reach 0: there is none */
     uint8_t x_type;
     bool causal, pairs;
 };
@@ -115,6 +116,8 @@ struct attn_shape {
                   &(struct attn_shape){.scale = (a)->scale,                                        \
                                        .softcap = (a)->softcap,                                    \
                                        .window = (a)->window,                                      \
+                                       .reach = (a)->bias.reach,                                   \
+                                       .heads = (a)->heads,                                        \
                                        .x_type = (a)->x_type,                                      \
                                        .causal = (is_causal)})
 static inline struct attn_shape attn_shape_of(int64_t d, int64_t d_value,
@@ -181,7 +184,7 @@ struct attn_part {
 
 static inline int64_t attn_own_rows(const struct lf_k_attn_own *o, int64_t rows)
 {
-    return o->first ? o->n : rows;
+    return o->first || o->cu ? o->n : rows;
 }
 
 /* The first row of the call's own ones whose block ends behind row `begin` of the keys. */
@@ -198,11 +201,23 @@ static inline int64_t attn_own_from(const struct lf_k_attn_own *o, int64_t begin
     return lo * o->block;
 }
 
-/* Makes *p the part behind it of the document of rows [begin, begin + len) of the keys; the first
- * one where p->n is 0. Neighbouring blocks are one part. False: there is none. */
-static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t begin, int64_t len,
-                                  struct attn_part *p)
+/* The queries of document i where they have an axis of their own, as one part. */
+static inline bool attn_part_apart(const struct lf_k_attn_own *o, int64_t i, struct attn_part *p)
 {
+    const int64_t first = o->cu[i] < o->n ? o->cu[i] : o->n,
+                  end = o->cu[i + 1] < o->n ? o->cu[i + 1] : o->n;
+    const bool more = p->n == 0 && end > first;
+    *p = (struct attn_part){0, more ? end - first : 0, first};
+    return more;
+}
+
+/* Makes *p the part behind it of document i, of rows [begin, begin + len) of the keys; the first
+ * one where p->n is 0. Neighbouring blocks are one part. False: there is none. */
+static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t i, int64_t begin,
+                                  int64_t len, struct attn_part *p)
+{
+    if (o->cu)
+        return attn_part_apart(o, i, p);
     if (!o->first) {
         const bool more = p->n == 0 && len > 0;
         *p = (struct attn_part){0, more ? len : 0, begin};
@@ -228,7 +243,14 @@ static inline bool attn_part_next(const struct lf_k_attn_own *o, int64_t begin, 
     return true;
 }
 
-/* Is a query row behind the last document? */
+/* The row behind the last of n_docs documents, on the axis that says where queries are. */
+static inline int64_t attn_own_end(const struct lf_k_attn_own *o, const int32_t *cu_seqlens,
+                                   int64_t n_docs)
+{
+    return o->cu ? o->cu[n_docs] : cu_seqlens[n_docs];
+}
+
+/* Is a query row behind the last document, which ends at row `end` of that axis? */
 static inline bool attn_own_pads(const struct lf_k_attn_own *o, int64_t row, int64_t end)
 {
     return (o->first ? o->first[row / o->block] + row % o->block : row) >= end;
@@ -236,55 +258,36 @@ static inline bool attn_own_pads(const struct lf_k_attn_own *o, int64_t row, int
 
 static inline bool attn_own_ok(const struct lf_k_attn_own *o, int64_t rows)
 {
-    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->keys >= 0 &&
-                         o->key0 >= 0 && o->key0 + o->keys <= rows);
+    if (o->cu)
+        return !o->first && o->n >= 0;
+    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->n % o->block == 0);
 }
 
-/* How many rows of keys are there. */
-static inline int64_t attn_key_rows(const struct lf_k_attn_own *o, int64_t rows)
+static inline bool attn_bias_ok(const struct lf_k_attn_bias *b)
 {
-    return o->first && o->keys ? o->keys : rows;
+    return b->reach == 0 || (b->reach > 0 && b->reach < INT32_MAX / 2 && b->table);
 }
+/* Does a call whose queries have an axis of their own ask for nothing that goes by positions? */
+#define ATTN_APART_OK(a)                                                                           \
+    (!(a)->own.cu || (!(a)->causal && !(a)->window && !(a)->prefix && !(a)->runs && !(a)->alibi && \
+                      !(a)->bias.reach))
 
-/* The row of keys and values in memory that is row `row` of all. */
-static inline int64_t attn_key_at(const struct lf_k_attn_own *o, int64_t row)
+/* The bias of keys key0 ... key0 + ATTN_T - 1 for a query at position pos: column is that of its
+ * head, H apart from row to row. */
+static inline void attn_bias_tile(float add[ATTN_T], const float *column,
+                                  const struct attn_shape *s, int64_t pos, int64_t key0)
 {
-    return o->first && o->keys ? row - o->key0 : row;
+    const int64_t most = s->reach - 1;
+    for (int64_t c = 0; c < ATTN_T; c++) {
+        const int64_t far = key0 + c - pos, cut = far < -most ? -most : far > most ? most : far;
+        add[c] = column[(most + cut) * s->heads];
+    }
 }
 
-/* Those of rows [begin, end) that are there, as rows in memory. */
-static inline void attn_key_span(const struct lf_k_attn_own *o, int64_t rows, int64_t begin,
-                                 int64_t end, int64_t *lo, int64_t *hi)
-{
-    const int64_t all = attn_key_rows(o, rows);
-    *lo = attn_key_at(o, begin);
-    *hi = attn_key_at(o, end);
-    *lo = *lo > 0 ? *lo : 0;
-    *hi = *hi < all ? *hi : all;
-    if (*hi < *lo)
-        *hi = *lo;
-}
-
-/* Which keys of the document of rows [begin, begin + len) are there: from a whole tile on. */
-struct attn_there {
-    int64_t from, end;
-};
-static inline struct attn_there attn_there(const struct lf_k_attn_own *o, int64_t begin,
-                                           int64_t len)
-{
-    struct attn_there t = {0, len};
-    if (!o->first || !o->keys)
-        return t;
-    const int64_t end = o->key0 + o->keys - begin;
-    t.from = o->key0 > begin ? attn_tiles(o->key0 - begin) * ATTN_T : 0;
-    t.end = end < len ? end : len;
-    return t.from < t.end ? t : (struct attn_there){0, 0};
-}
-
-/* Scores after scale, softcap and ALiBi. key0 is the document position of lane 0. *dcap gets the
- * derivative of the softcap; dcap may be NULL. */
-LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos,
-                          int64_t key0, lf_v *dcap)
+/* Scores after scale, softcap and ALiBi; add: the bias of the lanes, or NULL. key0 is the document
+ * position of lane 0. *dcap gets the derivative of the softcap; dcap may be NULL. */
+LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, const float *add,
+                          int64_t pos, int64_t key0, lf_v *dcap)
 {
     lf_v v = dot * lf_v_set1(s->scale);
     if (s->softcap > 0.0f) {
@@ -295,6 +298,8 @@ LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int
     }
     if (slope != 0.0f)
         v -= lf_v_set1(slope) * lf_v_from_int(lf_vi_set1((int32_t)(pos - key0)) - lf_vi_iota());
+    if (add)
+        v += lf_v_load(add);
     return v;
 }
 
@@ -321,6 +326,7 @@ struct attn_block {
     float *o;               /* [n][dvp] running sums */
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
+    const float **bias;     /* [n] of shapes with a bias: the column of the row's head */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
     /* dropout, or NULL; with it, all rows are consecutive rows of one head */
     const struct lf_k_attn_drop *drop;
@@ -332,7 +338,7 @@ size_t LF_SYM(attn_block_floats)(const struct attn_shape *s, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn_shape *s,
                              int64_t cap);
 /* Append one query row of a document of len keys. q NULL: the row lies in qa, which the caller has
- * set. */
+ * set. With a bias the caller sets bias[n - 1] then. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
                             float slope, int64_t pos, int64_t len, struct attn_more m);
 /* One tile: the keys key0 ... key0 + ATTN_T - 1. kt is a panel of attn_pack_cols. v is a panel of

@@ -17,7 +17,8 @@ static int64_t field_rows(int64_t cap)
 
 size_t LF_SYM(attn_block_floats)(const struct attn_shape *s, int64_t cap)
 {
-    return (size_t)(cap * (s->dp + s->dvp) + (3 + 3 * 2) * field_rows(cap) + ATTN_MR * ATTN_T);
+    const int64_t wide = s->reach ? 4 : 3; /* fields of 8 bytes */
+    return (size_t)(cap * (s->dp + s->dvp) + (3 + wide * 2) * field_rows(cap) + ATTN_MR * ATTN_T);
 }
 
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn_shape *s,
@@ -37,6 +38,7 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn
     b->pos = (int64_t *)(void *)(b->s + ATTN_MR * ATTN_T);
     b->lo = b->pos + f;
     b->hi = b->lo + f;
+    b->bias = s->reach ? (const float **)(void *)(b->hi + f) : NULL;
 }
 
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
@@ -87,15 +89,21 @@ static void strip_init(struct strip *t, const struct attn_block *b, int64_t r0, 
     }
 }
 
-/* Scores of one row in place, invisible lanes -inf; returns the maximum. cols covers every visible
- * key. */
-LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols, int64_t lo,
-                           int64_t hi, float slope, int64_t pos, int64_t key0)
+/* Scores of row i of the block, which is row r of the strip, in place, invisible lanes -inf;
+ * returns the maximum. cols covers every visible key. */
+LF_INLINE float row_scores(const struct attn_block *b, const struct attn_shape *s,
+                           const struct strip *t, int64_t r, int64_t cols, int64_t key0)
 {
     const lf_v ninf = lf_v_set1(-INFINITY);
+    const int64_t i = t->r0 + r, lo = t->lo[r], hi = t->hi[r], pos = b->pos[i];
+    const float slope = b->slope[i];
+    float *row = b->s + r * ATTN_T, add[ATTN_T];
     lf_v top = ninf;
+    if (s->reach)
+        attn_bias_tile(add, b->bias[i], s, pos, key0);
     for (int64_t c = 0; c < cols; c += LF_VL) {
-        lf_v v = attn_score(s, lf_v_load(row + c), slope, pos, key0 + c, NULL);
+        lf_v v = attn_score(s, lf_v_load(row + c), slope, s->reach ? add + c : NULL, pos, key0 + c,
+                            NULL);
         if (lo > c || hi < c + LF_VL) {
             lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
             v = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), v,
@@ -173,11 +181,10 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         top[r] = b->m[i];
         if (t->hi[r] <= t->lo[r])
             continue;
-        const bool plain =
-            t->lo[r] == 0 && t->hi[r] == ATTN_T && s->softcap == 0.0f && b->slope[i] == 0.0f;
+        const bool plain = t->lo[r] == 0 && t->hi[r] == ATTN_T && s->softcap == 0.0f &&
+                           b->slope[i] == 0.0f && !s->reach;
         float m = plain ? row_scores_plain(b->s + r * ATTN_T, s->scale)
-                        : row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i],
-                                     b->pos[i], key0);
+                        : row_scores(b, s, t, r, cols, key0);
         top[r] = m > b->m[i] ? m : b->m[i];
         t->corr[r] = b->m[i] - top[r];
     }

@@ -6,9 +6,12 @@
  *     ds_ij = p_ij (dp_ij - delta_i) * scale (* softcap slope)      dq_i = sum_j ds_ij k_j
  *       dk_j = sum_i ds_ij q_i
  * With dropout m_ij: dv_j = sum_i m_ij p_ij do_i, and m_ij dp_ij stands for dp_ij; delta_i is as it
- * was. One thread does a whole (document, group): heads ascending, in each the key tiles ascending,
+ * was. The gradient of a bias is that of the scores behind scale and softcap, p_ij (dp_ij -
+ * delta_i), added up by j - i.
+ * One thread does a whole (document, group): heads ascending, in each the key tiles ascending,
  * in each the query blocks ascending. All sums therefore run in one order, whatever the threads;
- * threads draw (document, group) from a counter.
+ * threads draw (document, group) from a counter. Where there is a bias whose gradient is wanted,
+ * one thread does a group of all documents, as that gradient is a sum over them.
  */
 #include "config.h"
 
@@ -29,7 +32,8 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
               a->n_docs >= 0 && a->ldq >= hd && a->ldo >= he && a->lddo >= he && a->lddq >= hd &&
               a->ldk >= gd && a->ldv >= ge && a->lddk >= gd && a->lddv >= ge &&
               a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows);
+              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows) &&
+              attn_bias_ok(&a->bias) && ATTN_APART_OK(a) && (a->bias.reach || !a->dbias);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -43,6 +47,7 @@ struct space {
     float *delta;        /* [rows] */
     float *s, *dp;       /* [ATTN_QB][64] scores -> p; dp -> ds */
     float *pc, *dsc;     /* with pairs: p and ds as pairs of rows, [ATTN_QB / 2][64] */
+    float *far; /* with dbias: sums of a head's gradients of scores by j - i, [2 rows + 64] */
 };
 
 static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s,
@@ -52,8 +57,8 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
                  dp = (size_t)s->dp,
                  own = (size_t)(attn_tiles(attn_own_rows(&a->own, a->rows)) * ATTN_T),
                  e = (size_t)s->dvp, block = ATTN_QB * ATTN_T;
-    float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
-                       &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc};
+    float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq,  &w->dk,
+                       &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc, &w->far};
     const size_t size[] = {rows * (size_t)s->kd,
                            rows * (size_t)s->kdv,
                            rows * dp,
@@ -66,7 +71,8 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
                            block,
                            block,
                            block,
-                           block};
+                           block,
+                           a->dbias ? 2 * rows + ATTN_T : 0};
     size_t n = 0;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
         *field[i] = mem ? mem + n : NULL;
@@ -89,9 +95,9 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
-    const int32_t *runs;     /* of its rows, or NULL */
-    struct attn_there there; /* its keys that are there, from a tile on */
-    struct attn_part part;   /* the queries that are looked at */
+    const int32_t *runs;   /* of its rows, or NULL */
+    struct attn_part part; /* the queries that are looked at */
+    bool apart;            /* they have an axis of their own */
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
@@ -105,7 +111,8 @@ static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
                         .len = e > b ? e - b : 0,
                         .there = attn_there(&a->own, b, e > b ? e - b : 0),
                         .prefix = a->prefix ? a->prefix[i] : 0,
-                        .runs = a->runs ? a->runs + 2 * b : NULL};
+                        .runs = a->runs ? a->runs + 2 * b : NULL,
+                        .apart = a->own.cu != NULL};
 }
 
 static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
@@ -167,6 +174,7 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
 {
     const float slope = a->alibi ? a->alibi[b->h] : 0.0f;
     const bool bf = s->x_type == LF_BF16;
+    float add[ATTN_T];
     for (int64_t r = 0; r < b->nq; r++) {
         const int64_t i = b->i0 + r, at = b->at + r, row = d.part.row + at;
         int64_t lo, hi;
@@ -174,9 +182,12 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
         attn_range(s, i, d.len, more, &lo, &hi);
         lo -= b->j0;
         hi -= b->j0;
+        if (s->reach)
+            attn_bias_tile(add, a->bias.table + b->h, s, i, b->j0);
         const lf_v lse = lf_v_set1(a->lse[b->h * attn_own_rows(&a->own, a->rows) + row]),
                    delta = lf_v_set1(w->delta[at]), scale = lf_v_set1(s->scale);
         float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T, keep[ATTN_T];
+        float *far = a->dbias ? w->far + (b->j0 - i + d.len - 1) : NULL;
         const bool drop = a->drop.p > 0.0f;
         if (drop)
             LF_SYM(attn_drop_tile)(keep, &a->drop, row, b->h, b->j0);
@@ -184,7 +195,8 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
             lf_v p = lf_v_zero(), ds = p;
             if (lo < c + LF_VL && hi > c) {
                 lf_v slope_cap = lf_v_set1(1.0f);
-                p = lf_v_exp(attn_score(s, lf_v_load(ps + c), slope, i, b->j0 + c, &slope_cap) -
+                p = lf_v_exp(attn_score(s, lf_v_load(ps + c), slope, s->reach ? add + c : NULL, i,
+                                        b->j0 + c, &slope_cap) -
                              lse);
                 if (lo > c || hi < c + LF_VL) {
                     lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
@@ -194,11 +206,14 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
                 }
                 if (drop) {
                     lf_v m = lf_v_load(keep + c);
-                    ds = p * (lf_v_load(pd + c) * m - delta) * scale;
+                    ds = p * (lf_v_load(pd + c) * m - delta);
                     p *= m;
                 } else {
-                    ds = p * (lf_v_load(pd + c) - delta) * scale;
+                    ds = p * (lf_v_load(pd + c) - delta);
                 }
+                if (far)
+                    lf_v_store(far + c, lf_v_load(far + c) + ds);
+                ds *= scale;
                 if (s->softcap > 0.0f)
                     ds *= slope_cap;
             }
@@ -381,6 +396,11 @@ static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, int6
 static void rows_seeing(const struct attn_shape *s, const struct doc *d, int64_t j0, int64_t *first,
                         int64_t *end)
 {
+    if (d->apart) {
+        *first = 0;
+        *end = d->part.n;
+        return;
+    }
     const int64_t last = j0 + ATTN_T - 1;
     *first = s->causal && j0 >= d->prefix ? j0 : 0;
     *end = attn_past(s, last, d->len);
@@ -426,40 +446,33 @@ static void run_part(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     put_rows(lf_at_w(a->dq, d.part.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.part.n, s->d, t);
 }
 
-static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
+/* Adds the sums by j - i, of a document of len keys, to the rows of the table that they go by. */
+static void fold_bias(const struct lf_k_attn_bwd *a, const struct space *w, int64_t len, int64_t h)
 {
-    for (int64_t r = lo; r < hi; r++)
-        memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
-}
-
-/* Of a document's keys; those before the first whole tile that is there get zeros. */
-static void put_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
-                      const struct space *w, struct doc d, int64_t g)
-{
-    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
-    const int64_t n = d.there.end - d.there.from;
-    int64_t lo, hi;
-    attn_key_span(&a->own, a->rows, d.row, d.row + d.len, &lo, &hi);
-    void *dk = lf_at_w(a->dk, g * a->d, t), *dv = lf_at_w(a->dv, g * a->d_value, t);
-    zero_rows(dk, a->lddk, a->d, lo, hi - n, t);
-    zero_rows(dv, a->lddv, a->d_value, lo, hi - n, t);
-    put_rows(lf_at_w(dk, (hi - n) * a->lddk, t), a->lddk, w->dk, n, s->d, t);
-    put_rows(lf_at_w(dv, (hi - n) * a->lddv, t), a->lddv, w->dv, n, s->dv, t);
+    const int64_t most = a->bias.reach - 1;
+    for (int64_t x = 0; x < 2 * len - 1; x++) {
+        const int64_t far = x - (len - 1), cut = far < -most ? -most : far > most ? most : far;
+        a->dbias[(most + cut) * a->heads + h] += w->far[x];
+    }
 }
 
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
-                      const struct space *w, struct doc d, int64_t g)
+                      const struct space *w, struct doc d, int64_t i, int64_t g)
 {
-    const int64_t per = a->heads / a->groups,
-                  rows = attn_tiles(d.there.end - d.there.from) * ATTN_T;
-    if (attn_part_next(&a->own, d.row, d.len, &(struct attn_part){0}))
+    const int64_t per = a->heads / a->groups;
+    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    if (attn_part_next(&a->own, i, d.row, d.len, &(struct attn_part){0}))
         pack_keys(a, s, w, d, g);
     memset(w->dk, 0, (size_t)(rows * s->dp) * sizeof(float));
     memset(w->dv, 0, (size_t)(rows * s->dvp) * sizeof(float));
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         d.part = (struct attn_part){0};
-        while (attn_part_next(&a->own, d.row, d.len, &d.part))
+        if (a->dbias)
+            memset(w->far, 0, (size_t)(2 * d.len + ATTN_T) * sizeof(float));
+        while (attn_part_next(&a->own, i, d.row, d.len, &d.part))
             run_part(a, s, w, d, h);
+        if (a->dbias)
+            fold_bias(a, w, d.len, h);
     }
     put_grads(a, s, w, d, g);
 }
@@ -470,6 +483,12 @@ struct bwd {
     struct attn_shape s;
     int64_t next;
 };
+
+/* Is there anything to do for document i? */
+static bool has_rows(const struct lf_k_attn_bwd *a, const struct doc *d, int64_t i)
+{
+    return d->len > 0 || (d->apart && attn_part_apart(&a->own, i, &(struct attn_part){0}));
+}
 
 /* Takes groups of heads, those of each document one after the other. */
 static void run_groups(void *arg, int member)
@@ -483,11 +502,33 @@ static void run_groups(void *arg, int member)
     int64_t mine = lf_take(&b->next), n = 0;
     for (int64_t i = 0; i < a->n_docs; i++) {
         struct doc d = doc_at(a, i);
-        if (d.len == 0)
+        if (!has_rows(a, &d, i))
             continue;
         for (; mine < n + a->groups; mine = lf_take(&b->next))
-            run_group(a, &b->s, &w, d, mine - n);
+            run_group(a, &b->s, &w, d, i, mine - n);
         n += a->groups;
+    }
+}
+
+/* The same, each group of all documents one after the other. */
+static void run_whole_groups(void *arg, int member)
+{
+    struct bwd *b = arg;
+    const struct lf_k_attn_bwd *a = b->a;
+    const int64_t per = a->heads / a->groups;
+    struct space w;
+    const size_t floats = space_init(&w, a, &b->s, NULL);
+    space_init(&w, a, &b->s, (float *)a->work + (size_t)member * floats);
+    w.q = b->q;
+    for (int64_t g = lf_take(&b->next); g < a->groups; g = lf_take(&b->next)) {
+        for (int64_t r = 0; r < 2 * a->bias.reach - 1; r++)
+            for (int64_t h = g * per; h < (g + 1) * per; h++)
+                a->dbias[r * a->heads + h] = 0;
+        for (int64_t i = 0; i < a->n_docs; i++) {
+            struct doc d = doc_at(a, i);
+            if (has_rows(a, &d, i))
+                run_group(a, &b->s, &w, d, i, g);
+        }
     }
 }
 
@@ -496,15 +537,16 @@ int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
     struct bwd b = {.q = q, .a = a, .s = shape_of(a)};
     const int64_t own = attn_own_rows(&a->own, a->rows);
     const int team = lf_team(q, own * a->heads * (a->d + a->d_value) * 32);
-    if (a->rows == 0)
+    if (a->rows == 0 && own == 0 && !a->dbias)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_bwd_work)(a, team))
         return LF_K_EINVAL;
-    lf_team_call(q, team, run_groups, &b);
-    const int64_t first = a->cu_seqlens[a->n_docs]; /* row after the last document */
+    lf_team_call(q, team, a->dbias ? run_whole_groups : run_groups, &b);
+    const int64_t first = a->cu_seqlens[a->n_docs], /* row after the last document */
+        end = attn_own_end(&a->own, a->cu_seqlens, a->n_docs);
     const uint8_t t = a->own.first ? LF_F32 : a->x_type;
     int64_t pads = own;
-    while (pads > 0 && attn_own_pads(&a->own, pads - 1, first))
+    while (pads > 0 && attn_own_pads(&a->own, pads - 1, end))
         pads--;
     zero_rows(a->dq, a->lddq, a->heads * a->d, pads, own, a->x_type);
     int64_t lo, hi;

@@ -21,7 +21,8 @@ int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
               a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
               a->softcap >= 0.0f && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
-              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows);
+              attn_drop_ok(&a->drop, a->heads, a->rows) && attn_own_ok(&a->own, a->rows) &&
+              attn_bias_ok(&a->bias) && ATTN_APART_OK(a);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -65,7 +66,7 @@ static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
-    if (!attn_part_next(&a->own, b, e - b, &(struct attn_part){0}))
+    if (!attn_part_next(&a->own, i, b, e - b, &(struct attn_part){0}))
         e = b;
     const struct attn_there t = attn_there(&a->own, b, e > b ? e - b : 0);
     return (struct doc){b,
@@ -143,6 +144,8 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
         const void *q = in_place ? NULL : lf_at(a->q, row * a->ldq + h * a->d, a->x_type);
         const struct attn_more more = {d.prefix, d.runs ? d.runs + 2 * i : NULL};
         LF_SYM(attn_block_add)(&b, &p->s, q, slope, i, d.len, more);
+        if (b.bias)
+            b.bias[b.n - 1] = a->bias.table + h;
         lo = b.lo[i - i0] < lo ? b.lo[i - i0] : lo;
         hi = b.hi[i - i0] > hi ? b.hi[i - i0] : hi;
     }
@@ -169,7 +172,7 @@ static void run_blocks(void *arg, int member)
     for (int64_t i = b->d0; i < b->d1; i++) {
         struct doc d = doc_at(a, i);
         struct attn_part part = {0};
-        while (attn_part_next(&a->own, d.row, d.len, &part)) {
+        while (attn_part_next(&a->own, i, d.row, d.len, &part)) {
             int64_t per_head = (part.n + ATTN_QB - 1) / ATTN_QB, end = n + per_head * a->heads;
             for (; mine < end; mine = lf_take(&b->next)) {
                 const int64_t first = (mine - n) % per_head * ATTN_QB, left = part.n - first;
@@ -186,7 +189,7 @@ static void run_blocks(void *arg, int member)
     }
 }
 
-/* Rows behind the last document, which ends at row `end` of the keys. */
+/* Rows behind the last document, which ends at row `end`. */
 static void pad_rows(const struct lf_k_attn_fwd *a, int64_t end)
 {
     const int64_t rows = attn_own_rows(&a->own, a->rows);
@@ -204,7 +207,7 @@ int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
     const int64_t own = attn_own_rows(&a->own, a->rows);
     const int team = lf_team(q, own * a->heads * (a->d + a->d_value) * 32);
     p.q = q;
-    if (a->rows == 0)
+    if (own == 0)
         return LF_K_OK;
     if (a->work_bytes < LF_SYM(attn_fwd_work)(a, team))
         return LF_K_EINVAL;
@@ -216,6 +219,6 @@ int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
         lf_deal(q, team, tiles * a->groups, 1, pack_panels, &b);
         lf_team_call(q, team, run_blocks, &b);
     }
-    pad_rows(a, a->cu_seqlens[a->n_docs]);
+    pad_rows(a, attn_own_end(&a->own, a->cu_seqlens, a->n_docs));
     return LF_K_OK;
 }

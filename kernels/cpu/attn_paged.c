@@ -76,7 +76,8 @@ int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
 int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
 {
     bool ok = a->rows >= 0 && attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && PAGES_OK(a) &&
-              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f;
+              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value && a->softcap >= 0.0f &&
+              attn_bias_ok(&a->bias);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -185,6 +186,8 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
             LF_SYM(attn_block_add)
             (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
              row_keys(a, r), row_more(a, r));
+            if (b.bias)
+                b.bias[b.n - 1] = a->bias.table + h;
             lo = b.lo[b.n - 1] < lo ? b.lo[b.n - 1] : lo;
             hi = b.hi[b.n - 1] > hi ? b.hi[b.n - 1] : hi;
         }
@@ -208,10 +211,13 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
     int64_t lo = 0;
     for (int64_t g = g0; g < g1; g++) {
         LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s, per);
-        for (int64_t h = g * per; h < (g + 1) * per; h++)
+        for (int64_t h = g * per; h < (g + 1) * per; h++) {
             LF_SYM(attn_block_add)
-        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
-         len, row_more(a, r));
+            (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
+             len, row_more(a, r));
+            if (b.bias)
+                b.bias[b.n - 1] = a->bias.table + h;
+        }
         lo = b.lo[0];
     }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {

@@ -15,7 +15,8 @@ LF_CUDA_LIST_ATTN(LF_CUDA_DECLARE)
 int lf_cuda_attn_fwd_check(const struct lf_k_attn_fwd *a)
 {
     bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && a->n_docs >= 0 &&
-              a->n_docs < INT32_MAX && !a->own.first && lf_cu_float(a->x_type) &&
+              a->n_docs < INT32_MAX && !a->own.first && !a->own.cu && !a->bias.reach &&
+              lf_cu_float(a->x_type) &&
               lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) &&
               a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d_value &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d_value &&
@@ -86,7 +87,8 @@ int lf_cuda_attn_bwd_check(const struct lf_k_attn_bwd *a)
     const int64_t hd = a->heads * a->d, gd = a->groups * a->d, he = a->heads * a->d_value,
                   ge = a->groups * a->d_value;
     bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && a->n_docs >= 0 &&
-              a->n_docs < INT32_MAX && !a->own.first && lf_cu_float(a->x_type) &&
+              a->n_docs < INT32_MAX && !a->own.first && !a->own.cu && !a->bias.reach &&
+              lf_cu_float(a->x_type) &&
               lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->d_value) && a->ldq >= hd &&
               a->ldo >= he && a->lddo >= he && a->lddq >= hd && a->ldk >= gd && a->ldv >= ge &&
               a->lddk >= gd && a->lddv >= ge && a->softcap >= 0.0f &&

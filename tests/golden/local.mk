@@ -51,6 +51,12 @@ TESTS += tests/golden/families/classes_test
 tests_golden_families_classes_test_SOURCES = tests/golden/families/classes_test.c
 tests_golden_families_classes_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/families/classes.txt tests/golden/families/make_classes.py
+check_PROGRAMS += tests/golden/families/seq2seq_test
+TESTS += tests/golden/families/seq2seq_test
+tests_golden_families_seq2seq_test_SOURCES = tests/golden/families/seq2seq_test.c tests/golden/families/buckets.inc \
+  tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c
+tests_golden_families_seq2seq_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/families/make_buckets.py
 check_PROGRAMS += tests/golden/families/latent_test
 TESTS += tests/golden/families/latent_test
 tests_golden_families_latent_test_SOURCES = tests/golden/families/latent_test.c \
@@ -78,7 +84,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/baichuan2-13b \
   tests/golden/families/baichuan2-7b \
   tests/golden/families/bamba \
-  tests/golden/families/bert \
+  tests/golden/families/bert tests/golden/families/t5 tests/golden/families/t5-v1.1 tests/golden/families/mt5 tests/golden/families/umt5 tests/golden/families/bart \
   tests/golden/families/bloom \
   tests/golden/families/chatglm-6b \
   tests/golden/families/chatglm3 \

@@ -166,6 +166,13 @@ static const struct {
     {"granite4-h-tiny", 6939037248},
     {"nemotron3-nano-30b", 31577940288},
     {"falcon-h1-0.5b", 521411104},
+    {"t5-small", 60506624},
+    {"t5-base", 222903552},
+    {"t5-v1.1-small", 76961152},
+    {"mt5-small", 300176768},
+    {"umt5-small", 306601984},
+    {"bart-base", 139420416 + 50265}, /* final_logits_bias counts as the buffer that it is there */
+    {"bart-large", 406291456 + 50265},
     {"bert-base", 109514298},
     {"bert-large", 335174458},
     {"roberta-base", 124697433},
@@ -270,6 +277,21 @@ static void test_errors(void)
          "it goes with mlp = glu and norm = rms"},
         {"[model]\nfamily = llama\n" TINY "per_layer_vocab = 4\n",
          "means nothing without per_layer_dim"},
+        {"[model]\nfamily = t5\n" TINY, "position: relative is of encoder-decoders"},
+        {"[model]\nfamily = llama\n" TINY "decoder_start = 3\n",
+         "decoder_start: nothing reads it without encoder_layers"},
+        {"[model]\nfamily = bart\n" TINY "encoder_layers = 1\nrelative_buckets = 8\n",
+         "relative_buckets: nothing reads it without position = relative"},
+        {"[model]\nfamily = t5\n" TINY "encoder_layers = 1\nrelative_buckets = 6\n",
+         "it is a multiple of 4"},
+        {"[model]\nfamily = t5\n" TINY "encoder_layers = 1\nrelative_distance = 16\n",
+         "relative_distance: is not beyond half of relative_buckets"},
+        {"[model]\nfamily = bart\n" TINY "encoder_layers = 1\nencoder_heads = 3\n",
+         "encoder_heads: they do not divide"},
+        {"[model]\nfamily = bart\n" TINY "encoder_layers = 1\ndecoder_start = 100\n",
+         "decoder_start: is no token of the vocabulary"},
+        {"[model]\nfamily = llama\n" TINY "encoder_layers = 1\n",
+         "position: does not go with encoder_layers"},
         {"[model]\nfamily = llama\n" TINY "altup_streams = 1\n", "one stream is a model without"},
         {"[model]\nfamily = llama\n" TINY "altup_streams = 2\nlayer_gain = yes\n",
          "layer_gain: does not go with altup_streams"},
@@ -861,8 +883,8 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(484, test_published());
-    TAP(302, test_errors());
+    TAP(505, test_published());
+    TAP(318, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(11, test_flops());

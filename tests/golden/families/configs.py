@@ -5,9 +5,11 @@ with sizes as small as its switches allow. name -> dict; keys that start with "_
     _oracle   module with the reference (else transformers)         _prefix  prompt lengths [B]
     _published  parts of names: as transformers saves them -> as they are published
     _types    where the second text of each row begins [B]
+    _source   lengths of the source texts of an encoder-decoder [B]  _untied  the head is a matrix of its own, which transformers ties when it makes the model
     _saved    config.json is what transformers writes of it
     _T        tokens of a sequence (default 24)                     _seed    else from the name. Families with experts name one with which rounding to bf16 leaves
-             every token with its experts: one token elsewhere is a larger error than all rounding
+             every token with its experts: one token elsewhere is a larger error than all rounding; T5
+             one with which no gradient is so near 0 that f32 has its sign wrong: Adam then takes all of its first step the other way
 """
 V, C, L, H, G, D, F, P = 40, 16, 2, 4, 2, 8, 20, 32
 
@@ -493,3 +495,21 @@ family("modernbert", architectures=["ModernBertForMaskedLM"], attention_bias=Fal
        mlp_dropout=0.0, model_type="modernbert", norm_bias=False, norm_eps=1e-5, num_attention_heads=2, num_hidden_layers=4, pad_token_id=1,
        position_embedding_type="absolute", reference_compile=True, sep_token_id=3, sparse_pred_ignore_index=-100, sparse_prediction=False,
        vocab_size=V)
+
+# ---- encoder-decoders ----
+T5 = dict(d_ff=F, d_kv=4, d_model=12, decoder_start_token_id=0, dropout_rate=0.1, eos_token_id=1, initializer_factor=1.0, is_encoder_decoder=True,
+          layer_norm_epsilon=1e-6, n_positions=P, num_decoder_layers=3, num_heads=4, num_layers=2, pad_token_id=0,
+          relative_attention_max_distance=12, relative_attention_num_buckets=8, use_cache=True, vocab_size=V)
+family("t5", _seed=1, _source=[17, 30], **dict(T5, architectures=["T5ForConditionalGeneration"], model_type="t5", feed_forward_proj="relu"))
+family("t5-v1.1", _seed=1, _source=[17, 30], _untied=True, **dict(T5, architectures=["T5ForConditionalGeneration"], model_type="t5", num_layers=1, num_decoder_layers=2,
+                                                         feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+family("mt5", _source=[30, 9], _untied=True, **dict(T5, architectures=["MT5ForConditionalGeneration"], model_type="mt5", num_decoder_layers=1,
+                                                    feed_forward_proj="gated-silu", tie_word_embeddings=True, tokenizer_class="T5Tokenizer"))
+family("umt5", _source=[30, 9], _untied=True, **dict(T5, architectures=["UMT5ForConditionalGeneration"], model_type="umt5",
+                                                     feed_forward_proj="gated-gelu", num_layers=1, num_decoder_layers=2, d_ff=12, tie_word_embeddings=False))
+family("bart", _source=[17, 30], architectures=["BartForConditionalGeneration"], model_type="bart", activation_dropout=0.1, activation_function="gelu",
+       add_bias_logits=False, add_final_layer_norm=False, attention_dropout=0.1, bos_token_id=0, classif_dropout=0.1, d_model=12,
+       decoder_attention_heads=2, decoder_ffn_dim=F, decoder_layerdrop=0.0, decoder_layers=2, decoder_start_token_id=2, dropout=0.1,
+       encoder_attention_heads=3, encoder_ffn_dim=16, encoder_layerdrop=0.0, encoder_layers=1, eos_token_id=2, forced_eos_token_id=2, init_std=0.02,
+       is_encoder_decoder=True, max_position_embeddings=P, normalize_before=False, normalize_embedding=True, num_hidden_layers=1, pad_token_id=1,
+       scale_embedding=True, use_cache=True, vocab_size=V)

@@ -135,6 +135,11 @@ const char *const family_names[] = {"gpt2",
                                     "xlm-roberta",
                                     "distilbert",
                                     "modernbert",
+                                    "t5",
+                                    "t5-v1.1",
+                                    "mt5",
+                                    "umt5",
+                                    "bart",
                                     NULL};
 
 static void *need(void *p)
@@ -179,6 +184,29 @@ static int64_t *read_i64(const lf_st *s, const lf_st_entry *e)
     return v;
 }
 
+/* The sources of an encoder-decoder. */
+static void read_sources(family *f, const lf_st *s)
+{
+    const lf_st_entry *e = lf_st_find(s, "source_ids");
+    if (!e)
+        return;
+    int64_t *ids = read_i64(s, e),
+            *lengths = read_i64(s, entry(f, s, "source_lengths", LF_ST_I64, f->docs));
+    f->source_rows = e->elems;
+    f->source_tokens = need(calloc((size_t)f->source_rows, 4));
+    f->source_positions = need(calloc((size_t)f->source_rows, 4));
+    f->source_cu = need(calloc((size_t)f->docs + 1, 4));
+    for (int64_t d = 0, row = 0; d < f->docs; d++) {
+        for (int64_t i = 0; i < lengths[d]; i++, row++) {
+            f->source_tokens[row] = (int32_t)ids[row];
+            f->source_positions[row] = (int32_t)i;
+        }
+        f->source_cu[d + 1] = (int32_t)row;
+    }
+    free(ids);
+    free(lengths);
+}
+
 static void read_documents(family *f, const lf_st *s)
 {
     const lf_st_entry *e = entry(f, s, "input_ids", LF_ST_I64, 0);
@@ -198,6 +226,7 @@ static void read_documents(family *f, const lf_st *s)
     for (int64_t d = 0; d <= f->docs; d++)
         f->cu_seqlens[d] = (int32_t)(d * f->length);
     free(ids);
+    read_sources(f, s);
     if ((e = lf_st_find(s, "token_type_ids"))) {
         ids = read_i64(s, e);
         f->types = need(calloc((size_t)f->rows, 4));
@@ -352,6 +381,9 @@ void family_close(family *f)
     free(f->turns);
     free(f->blocks);
     free(f->types);
+    free(f->source_tokens);
+    free(f->source_positions);
+    free(f->source_cu);
     free(f->logits);
     free(f->name);
     free(f->dir);

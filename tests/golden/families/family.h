@@ -33,7 +33,10 @@ typedef struct family {
     int32_t *cu_seqlens, *prefix;
     int32_t *turns, *blocks; /* [rows]: the two positions (oracle_chatglm6b.py) */
     int32_t *types;          /* [rows]: which text of a pair; NULL: all are of the first */
-    double *logits;          /* [rows, vocab] */
+    /* of encoder-decoders: [source_rows], and [docs + 1] */
+    int64_t source_rows;
+    int32_t *source_tokens, *source_positions, *source_cu;
+    double *logits; /* [rows, vocab] */
     double loss, losses[FAMILY_STEPS], norms[FAMILY_STEPS], bf16_rms;
     lf_model_config config; /* as imported, with nothing random and no auxiliary loss */
     lf_ckpt *set[FAMILY_SETS];
@@ -79,8 +82,11 @@ typedef struct rig {
 int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute,
              enum lf_numeric mode, bool train, lf_err *err);
 void rig_close(rig *r);
-/* Logits of tokens (NULL: the family's own), with the cap of the description. */
+/* Logits of tokens (NULL: the family's own), with the cap of the description; those of an
+ * encoder-decoder beside source (NULL: the family's own). */
 void rig_logits(const rig *r, const family *f, const int32_t *tokens, float *out);
+void rig_logits_of(const rig *r, const family *f, const int32_t *tokens, const int32_t *source,
+                   float *out);
 /* Forward and backward of one step; mean loss. */
 double rig_step(const rig *r, const family *f, int step);
 /* The optimizer; gradient norm before clipping. */

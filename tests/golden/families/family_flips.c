@@ -218,6 +218,16 @@ static const struct {
     {"gate_sparsity=", "gate_sparsity!="},
     {"gate_sparsity=0.78", "gate_sparsity!="},
     {"gate_sparsity=0,0.8", "gate_sparsity!="},
+    /* encoder-decoders */
+    {"encoder_layers=0", "encoder_layers!=0"},
+    {"encoder_layers+-1", "encoder_layers!=0 encoder_layers!=1"},
+    {"encoder_heads=1", "encoder_layers!=0"},
+    {"encoder_ffn+-4", "encoder_layers!=0"},
+    {"position=learned", "position=relative"},
+    {"relative_distance+-3", "position=relative"},
+    {"relative_distance+3", "position=relative"},
+    {"relative_buckets=4", "position=relative"},
+    {"relative_each_layer!", "position=relative"},
     {"layer_gain=no", "layer_gain=yes"},
     {"layer_mlps=", NULL},
     {"layer_mlps=dm*", "experts!=0 layer_mlps!=dm"},
@@ -307,10 +317,11 @@ double family_flips(const family *f, int *n)
 
 char *family_switches(const family *f)
 {
-    static const char *const sizes[] = {
-        "family",     "layers",     "hidden",        "heads",    "kv_heads", "head_dim",
-        "ffn",        "vocab",      "max_positions", "norm_eps", "init",     "init_std",
-        "expert_ffn", "rope_theta", "nope_dim",      "rope_dim", "v_dim",    NULL};
+    static const char *const sizes[] = {"family",        "layers",        "hidden",      "heads",
+                                        "kv_heads",      "head_dim",      "ffn",         "vocab",
+                                        "max_positions", "norm_eps",      "init",        "init_std",
+                                        "expert_ffn",    "rope_theta",    "nope_dim",    "rope_dim",
+                                        "v_dim",         "encoder_heads", "encoder_ffn", NULL};
     lf_model_config plain;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(&plain);

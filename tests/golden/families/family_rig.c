@@ -32,7 +32,8 @@ static int add_chain(rig *r, int *chain, lf_graph *graph, bool train, uint32_t e
 
 static int plan(rig *r, const family *f, bool train, lf_err *err)
 {
-    struct lf_decoder_rows rows = {.rows = f->rows, .n_docs = f->docs, .max_doc = f->length};
+    struct lf_decoder_rows rows = {
+        .rows = f->rows, .n_docs = f->docs, .max_doc = f->length, .source_rows = f->source_rows};
     int rc = lf_decoder_declare(r->dec, r->ps, err);
     if (rc)
         return rc;
@@ -79,8 +80,15 @@ static void put(const rig *r, int chain, const char *name, const int32_t *v, int
         tap_bail("input %s: %s", name, err.text);
 }
 
-static void feed(const rig *r, int chain, const family *f, const int32_t *tokens)
+static void feed(const rig *r, int chain, const family *f, const int32_t *tokens,
+                 const int32_t *source)
 {
+    if (lf_model_is_seq2seq(lf_decoder_config(r->dec))) {
+        put(r, chain, "source_tokens", source ? source : f->source_tokens, f->source_rows);
+        put(r, chain, "source_positions", f->source_positions, f->source_rows);
+        put(r, chain, "source_cu_seqlens", f->source_cu, f->docs + 1);
+    }
+
     put(r, chain, "tokens", tokens ? tokens : f->tokens, f->rows);
     put(r, chain, "positions", f->positions, f->rows);
     put(r, chain, "cu_seqlens", f->cu_seqlens, f->docs + 1);
@@ -110,8 +118,14 @@ static void run(const rig *r, int chain, enum lf_segment seg)
 
 void rig_logits(const rig *r, const family *f, const int32_t *tokens, float *out)
 {
+    rig_logits_of(r, f, tokens, NULL, out);
+}
+
+void rig_logits_of(const rig *r, const family *f, const int32_t *tokens, const int32_t *source,
+                   float *out)
+{
     lf_err err = LF_ERR_INIT;
-    feed(r, r->logits, f, tokens);
+    feed(r, r->logits, f, tokens, source);
     run(r, r->logits, LF_FWD);
     if (lf_exec_read(r->ex, r->logits, 0, "logits", out, (size_t)(f->rows * f->vocab) * 4, &err))
         tap_bail("logits: %s", err.text);
@@ -129,7 +143,7 @@ double rig_step(const rig *r, const family *f, int step)
                                  .clip_norm = CLIP_NORM,
                                  .loss_scale = 1,
                                  .inv_tokens = 1.0f / (float)trained};
-    feed(r, r->loss, f, NULL);
+    feed(r, r->loss, f, NULL, NULL);
     if (lf_exec_record_write(r->ex, &rec, &err))
         tap_bail("record: %s", err.text);
     run(r, r->loss, LF_FWD);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make classes.txt: every model_type that transformers 5.23.0 has a class for to write texts (causal)
-or to write texts about pictures (image), and whether lf-convert imports it.
+"""Make classes.txt: every model_type that transformers 5.23.0 has a class for to write texts (causal),
+texts about pictures (image), or texts from texts (seq2seq), and whether lf-convert imports it.
 
     known    a golden directory here or in ../vlm has a config.json of this model_type, or of one whose
              tensors and keys are the same (SAME)
@@ -19,7 +19,8 @@ from transformers.models.auto import modeling_auto
 VERSION = "5.23.0"
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAPS = (("causal", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
-        ("image", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES))
+        ("image", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES),
+        ("seq2seq", modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES))
 SAME = {"smolvlm": "idefics3", "camembert": "roberta"}
 
 

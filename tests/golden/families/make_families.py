@@ -7,7 +7,8 @@
 A development tool (torch, transformers, safetensors, numpy); the build, the program and `make check` never need it.
 
     config.json, model.safetensors   a tiny model as its family publishes it, f32
-    expected.safetensors             input_ids i64 [B, T]; prefix i64 [B] where the family has one, token_type_ids i64 [B, T]; logits f64 [B, T, V]; loss f64 [1],
+    expected.safetensors             input_ids i64 [B, T]; prefix i64 [B] where the family has one, token_type_ids i64 [B, T], of encoder-decoders
+                                     source_lengths i64 [B] and source_ids i64 [their sum], each document run by itself; logits f64 [B, T, V]; loss f64 [1],
                                      the mean over B (T - 1) next tokens; grad.<name> f32, its gradients; train.loss, train.norm f64 [10]:
                                      loss and gradient norm before each of ten AdamW steps with the settings of ADAM below
         metadata                     format lf-expected-1, family, source, bf16_rms (the reference's own bf16 run against f64, rms
@@ -77,6 +78,7 @@ class Reference:
         self.oracle, self.prefix, self.T = self.c.pop("_oracle", None), self.c.pop("_prefix", None), self.c.pop("_T", T)
         self.saved = self.c.pop("_saved", False)
         self.types = self.c.pop("_types", None)
+        self.source_lengths, self.untied = self.c.pop("_source", None), self.c.pop("_untied", False)
         self.published = self.c.pop("_published", {})
         self.seed = self.c.pop("_seed", zlib.crc32(name.encode()) % 10000)
         self.dir = os.path.join(HERE, name)
@@ -102,7 +104,10 @@ class Reference:
 
     def fresh(self):
         torch.manual_seed(0)
-        return (self.cls(self.c) if self.oracle else self.cls(self.config())).eval()
+        model = (self.cls(self.c) if self.oracle else self.cls(self.config())).eval()
+        if self.untied:
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        return model
 
     def load(self, folder, dtype):
         """The model of a directory that someone wrote: by transformers where it has the family."""
@@ -111,7 +116,7 @@ class Reference:
             m.load_state_dict(load_file(os.path.join(folder, "model.safetensors")))
             return m.to(dtype)
         masked = self.cls.__name__.endswith("ForMaskedLM")
-        auto = tf.AutoModelForMaskedLM if masked else tf.AutoModelForCausalLM if type(self.config()) in tf.MODEL_FOR_CAUSAL_LM_MAPPING else self.cls
+        auto = self.cls if self.source_lengths else tf.AutoModelForMaskedLM if masked else tf.AutoModelForCausalLM if type(self.config()) in tf.MODEL_FOR_CAUSAL_LM_MAPPING else self.cls
         return auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
     def tensors(self, model, state):
@@ -128,6 +133,8 @@ class Reference:
     def run(self, model, ids):
         if self.oracle:
             logits = model(ids, torch.tensor(self.prefix) if self.prefix else None)
+        elif self.source_lengths:
+            logits = torch.cat([model(input_ids=s[None], decoder_input_ids=d[None], use_cache=False).logits for s, d in zip(self.sources(), ids)])
         elif self.cls.__name__.endswith("ForMaskedLM"):  # of next tokens too, as a function of the same logits
             logits = model(input_ids=ids, **({"token_type_ids": self.token_types()} if self.types else {})).logits
         else:
@@ -139,11 +146,17 @@ class Reference:
         """The second text of each row begins at one of _types."""
         return torch.tensor([[int(t >= first) for t in range(self.T)] for first in self.types])
 
-    def tokens(self):
+    def draw(self, seed, shape):
         """No padding token: PyTorch's embedding gives it no gradient."""
         v = self.c.get("vocab_size", self.c.get("padded_vocab_size"))
         allowed = [t for t in range(v) if t != self.c.get("pad_token_id")]
-        return torch.from_numpy(np.random.default_rng(self.seed + 1).choice(allowed, (B, self.T)))
+        return torch.from_numpy(np.random.default_rng(seed).choice(allowed, shape))
+
+    def tokens(self):
+        return self.draw(self.seed + 1, (B, self.T))
+
+    def sources(self):
+        return self.draw(self.seed + 2, sum(self.source_lengths)).split(self.source_lengths)
 
 
 def router_biases(model):
@@ -152,7 +165,7 @@ def router_biases(model):
 
 def stored_buffers(model):
     """Buffers that files hold like weights, and that no gradient reaches: biases of routers, numbers of xIELU and of layers."""
-    return router_biases(model) | {n for n, _ in model.named_buffers() if n.endswith((".act_fn.beta", ".act_fn.eps", ".layer_scalar"))}
+    return router_biases(model) | {n for n, _ in model.named_buffers() if n.endswith((".act_fn.beta", ".act_fn.eps", ".layer_scalar", "final_logits_bias"))}
 
 
 def heat(model, seed):
@@ -165,6 +178,8 @@ def heat(model, seed):
                 p.copy_(torch.from_numpy(rng.normal(0.0, 0.2, tuple(p.shape)).astype(np.float32)).to(p.dtype))
             elif name.endswith((".act_fn.beta", ".act_fn.eps")):  # others than by default, and large enough to be seen
                 p.fill_(float(np.float32(rng.uniform(0.3, 0.6) * (1 if name.endswith("beta") else -0.5))))
+            elif name == "final_logits_bias":
+                p.copy_(torch.from_numpy(rng.normal(0.0, 0.5, tuple(p.shape)).astype(np.float32)).to(p.dtype))
             elif name.endswith(".layer_scalar"):
                 p.fill_(float(np.float32(rng.uniform(0.4, 1.5))))
         for name, p in model.named_parameters():
@@ -237,6 +252,8 @@ def one(name):
            "train.norm": torch.tensor(norms, dtype=torch.float64)}
     if ref.prefix:
         out["prefix"] = torch.tensor(ref.prefix)
+    if ref.source_lengths:
+        out["source_lengths"], out["source_ids"] = torch.tensor(ref.source_lengths), torch.cat(ref.sources())
     if ref.types:
         out["token_type_ids"] = ref.token_types()
     out.update({"grad." + n: g for n, g in grads.items()})
