@@ -28,14 +28,14 @@ static int64_t micros_of(const lf_loader *l, int64_t n_samples)
     return lf_deal_count(n_samples, l->B, l->dp_rank, l->dp_size);
 }
 
-static void fill_positions(int32_t *positions, int32_t n)
+void lf_loader_positions(int32_t *positions, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
         positions[i] = i;
 }
 
 /* Close the segment that ends at flattened position `end`. */
-static void end_segment(lf_loader_batch *b, int32_t end)
+void lf_loader_end_segment(lf_loader_batch *b, int32_t end)
 {
     int32_t len = end - b->cu_seqlens[b->n_segs];
     b->max_seglen = len > b->max_seglen ? len : b->max_seglen;
@@ -43,7 +43,7 @@ static void end_segment(lf_loader_batch *b, int32_t end)
 }
 
 /* What segment `end` closes is. */
-static void name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mismatched)
+void lf_loader_name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mismatched)
 {
     b->seg_doc[b->n_segs] = doc;
     b->seg_source[b->n_segs] = (uint16_t)source;
@@ -136,7 +136,7 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
                             : fill_part(l, src, &part[i], tokens, targets, err);
             if (rc < 0)
                 return rc;
-            fill_positions(b->positions + base + at, len);
+            lf_loader_positions(b->positions + base + at, len);
             if (src->units.media)
                 rc = lf_loader_media_fill(&l->media, b, &src->units, &part[i], (int64_t)base + at,
                                           err);
@@ -144,19 +144,20 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
                 return rc;
             at += len;
             b->trained += counts(src, &part[i]) && !l->mlm ? seg_trained(src, &part[i].seg) : 0;
-            name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src), part[i].mismatched);
-            end_segment(b, (int32_t)base + at);
+            lf_loader_name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src),
+                                   part[i].mismatched);
+            lf_loader_end_segment(b, (int32_t)base + at);
         }
     }
     if (at == l->T)
         return 0;
-    name_segment(b, -1, 0, false);
+    lf_loader_name_segment(b, -1, 0, false);
     for (int32_t i = at; i < l->T; i++) {
         b->tokens[base + (size_t)i] = l->pad_token;
         b->targets[base + (size_t)i] = -1;
     }
-    fill_positions(b->positions + base + at, l->T - at);
-    end_segment(b, (int32_t)base + l->T);
+    lf_loader_positions(b->positions + base + at, l->T - at);
+    lf_loader_end_segment(b, (int32_t)base + l->T);
     return 0;
 }
 
@@ -170,10 +171,10 @@ static int fill_row_mega(const lf_loader *l, lf_loader_batch *b, int32_t row,
         return rc;
     memcpy(b->tokens + base, l->row, T * sizeof *l->row);
     memcpy(b->targets + base, l->row + 1, T * sizeof *l->row);
-    fill_positions(b->positions + base, l->T);
+    lf_loader_positions(b->positions + base, l->T);
     b->trained += l->T;
-    name_segment(b, -1, 0, false);
-    end_segment(b, (int32_t)(base + T));
+    lf_loader_name_segment(b, -1, 0, false);
+    lf_loader_end_segment(b, (int32_t)(base + T));
     return 0;
 }
 
@@ -200,16 +201,21 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
             continue;
         b->sample_ids[i - lo] = there ? first + i : -1;
         uint32_t n = there && !l->mega ? lf_pack_get(l->src[k].pack, seq, l->segs) : 0;
-        int rc = there && l->mega ? fill_row_mega(l, b, (int32_t)(i - lo), &l->mega[k], seq, err)
-                                  : fill_row(l, b, (int32_t)(i - lo), &l->src[k], l->segs, n, err);
+        const int32_t row = (int32_t)(i - lo);
+        int rc = there && l->mega ? fill_row_mega(l, b, row, &l->mega[k], seq, err)
+                 : l->seq2seq     ? lf_loader_seq2seq_fill(l, b, row, &l->src[k], l->segs, n, err)
+                                  : fill_row(l, b, row, &l->src[k], l->segs, n, err);
         if (rc < 0)
             return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i),
                                  l->src[k].dir);
         const size_t base = (size_t)(i - lo) * (size_t)l->T;
         b->trained += l->mlm ? hide(l, first + i, b->tokens + base, b->targets + base) : 0;
     }
-    for (int32_t i = b->n_segs + 1; i <= l->B * l->max_segs; i++)
+    for (int32_t i = b->n_segs + 1; i <= l->B * l->max_segs; i++) {
         b->cu_seqlens[i] = l->B * l->T;
+        if (l->seq2seq)
+            b->source_cu_seqlens[i] = l->B * b->S;
+    }
     return 0;
 }
 
@@ -351,7 +357,9 @@ static int count_sequence(const lf_loader *l, size_t k, uint64_t seq, int64_t sa
     uint32_t trained = 0;
     if (l->mlm)
         return count_hidden(l, k, seq, sample, step, err);
-    if (l->mega) {
+    if (l->seq2seq) {
+        step->trained += lf_loader_seq2seq_trained(l, s, seq);
+    } else if (l->mega) {
         step->trained += l->T;
     } else if (s->units.alone) {
         count_tiles(l, s, seq, step);
@@ -500,11 +508,12 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
         lf_fail(err, LF_EINVAL, "there is no sample %lld in the data order", (long long)sample);
         return NULL;
     }
-    lf_pack_seg *segs = lf_calloc((size_t)l->max_segs, sizeof *segs, err);
-    if (!segs)
-        return NULL;
     lf_walker_seek(&w, &l->order, sample);
     lf_walker_next(&w, &l->order, &k, &seq, &epoch);
+    const size_t most = l->mega ? 1 : lf_pack_max_segs(l->src[k].pack);
+    lf_pack_seg *segs = lf_calloc(most, sizeof *segs, err);
+    if (!segs)
+        return NULL;
     json_t *list = l->mega ? lf_mega_describe(&l->mega[k], seq) : describe_segs(l, k, seq, segs);
     json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample,
                                  "source", l->src[k].dir, "epoch", (json_int_t)epoch, "sequence",

@@ -33,6 +33,19 @@
  *
  * With `mlm` targets are what the tokens were that are hidden, and -1 elsewhere.
  *
+ * With `seq2seq` (seq2seq.h) a micro-batch has two axes. tokens, targets and positions are those of
+ * the decoder: targets what it says, tokens the same one further on, behind the token that it
+ * starts with. Of the encoder, with S = source_length:
+ *
+ *   source_tokens      i32 [B, S]
+ *   source_positions   i32 [B, S]   from 0 in each source
+ *   source_cu_seqlens  i32 [B * lf_loader_segs + 1]   document i of it belongs to document i of
+ *                      cu_seqlens
+ *
+ * A row of one lies beside a row of the other. Padding is a document on both, of which one part may
+ * have no tokens. Pairs stay whole and are packed first fit decreasing on both axes; those that a
+ * row does not hold are left out and counted. A corrupted text is one document.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after
  * lf_loader_open, but for a picture while it is decoded and cut into patches, and given back then.
  */
@@ -50,6 +63,7 @@
 #include "engine/store/shard.h"
 #include "engine/text/corpus/pack.h"
 #include "engine/train/mlm.h"
+#include "engine/train/seq2seq.h"
 
 typedef struct lf_loader_source {
     const char *dir; /* `shards` artifact */
@@ -123,11 +137,16 @@ typedef struct lf_loader_config {
     bool pictures;
     /* hides tokens of plain documents (mlm.h); borrowed; NULL: targets are the next tokens */
     const lf_mlm *mlm;
+    /* plain documents become sources and targets; borrowed; NULL: there is one axis */
+    const lf_seq2seq *seq2seq;
+    int32_t decoder_start; /* with seq2seq: the token that the decoder reads first */
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
     int32_t B, T, max_segs; /* max_segs: per sequence, lf_loader_segs */
     int32_t *tokens, *targets, *positions, *cu_seqlens;
+    int32_t S; /* with seq2seq, else 0 and the three are NULL */
+    int32_t *source_tokens, *source_positions, *source_cu_seqlens;
     int32_t n_segs;     /* segments, padding included; n_segs + 1 values of cu_seqlens count */
     int32_t max_seglen; /* longest segment */
     /* [n_segs] document of segment s in the split of its source; -1: padding, Megatron's order */
@@ -197,7 +216,8 @@ uint64_t lf_loader_units(const lf_loader *l, size_t source, uint64_t *dropped);
  * another sequence and does not see the part before it. */
 uint64_t lf_loader_cut(const lf_loader *l, size_t source);
 /* Returns the number of documents that are left out of a source with pictures: empty ones, and
- * those with more tokens, patches or tiles than a row holds. 0 without pictures. */
+ * those with more tokens, patches or tiles than a row holds; of pairs with seq2seq, those without
+ * a source or a target, or with more of either than a row holds. Else 0. */
 uint64_t lf_loader_left_out(const lf_loader *l, size_t source);
 /* max_patches and max_tiles that leave no document of a source out for its pictures. */
 void lf_loader_needs(const lf_loader *l, size_t source, uint64_t needs[LF_PACK_AXES]);

@@ -19,6 +19,10 @@ static int32_t asked_segs(const lf_loader_config *c)
 
 int32_t lf_loader_segs(const lf_loader_config *c)
 {
+    if (lf_loader_corrupts(c)) /* a text and padding */
+        return 2;
+    if (lf_loader_splits(c)) /* padding besides, on whichever axis */
+        return asked_segs(c) + 1;
     int32_t least = lf_units_most_parts(c->rows, c->mismatched) + 1, asked = asked_segs(c);
     least = least < c->T ? least : c->T; /* a segment has a token */
     return asked < least ? least : asked;
@@ -32,14 +36,18 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
     if (c->T < 2 || c->B < 1 || c->max_segs < 0 || (int64_t)c->B * c->T > INT32_MAX / 4)
         return lf_fail(err, LF_EINVAL, "a micro-batch of %d sequences of %d tokens is not possible",
                        c->B, c->T);
-    if (!c->megatron && lf_units_bound(c) > (uint32_t)c->T)
+    int rc = lf_loader_seq2seq_check(c, err);
+    if (rc != 0)
+        return rc;
+    const lf_loader_config index = lf_loader_index_config(c);
+    if (!c->megatron && lf_units_bound(&index) > (uint32_t)index.T)
         return lf_fail(err, LF_EINVAL, "max_docs = %d: a sequence of %d tokens can hold 1 to %lld",
-                       c->max_segs, c->T,
-                       (long long)c->T * lf_units_most_parts(c->rows, c->mismatched));
+                       c->max_segs, index.T,
+                       (long long)index.T * lf_units_most_parts(c->rows, c->mismatched));
     if (c->mlm && (c->megatron || c->max_patches || c->rows != LF_ROWS_PLAIN))
         return lf_fail(err, LF_EINVAL, "tokens are hidden in plain documents, without %s",
                        c->megatron ? "sample_order = megatron" : "pictures");
-    int rc = c->mlm ? lf_mlm_check(c->mlm, c->vocab_size, err) : 0;
+    rc = c->mlm ? lf_mlm_check(c->mlm, c->vocab_size, err) : 0;
     if (rc != 0)
         return rc;
     if (c->max_patches && c->megatron)
@@ -75,35 +83,40 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
     const size_t B = (size_t)c->B, T = (size_t)c->T, segs = (size_t)lf_loader_segs(c);
     const size_t seg = sizeof(int32_t) + sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
     const size_t media = lf_loader_media_bytes(c);
+    const lf_loader_config index = lf_loader_index_config(c);
+    const size_t source =
+        c->seq2seq ? 2 * B * (size_t)c->seq2seq->source_length + (B * segs + 1) : 0;
     const size_t slot =
-        media + 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
-    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0)) * sizeof(int32_t);
-    const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
+        media + (3 * B * T + source) * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
+    const size_t text = lf_loader_corrupts(c) ? 4 * (size_t)index.T + 2 : 0;
+    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0) + text) * sizeof(int32_t);
+    const size_t one = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
-    return sizeof(lf_loader) + c->n_sources * source + row + order + LF_LOADER_SLOTS * slot +
-           2 * segs * sizeof(lf_pack_seg);
+    return sizeof(lf_loader) + c->n_sources * one + row + order + LF_LOADER_SLOTS * slot +
+           2 * (size_t)lf_loader_segs(&index) * sizeof(lf_pack_seg);
 }
 
-/* pictures: the source has some. */
-static enum lf_pack_policy policy_of(const lf_loader_config *c, bool pictures)
+/* axes: units weigh something on others besides tokens. */
+static enum lf_pack_policy policy_of(const lf_loader_config *c, bool axes)
 {
-    return pictures ? LF_PACK_FFD : c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD;
+    return axes ? LF_PACK_FFD : c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD;
 }
 
-size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens)
+size_t lf_loader_index_bytes(const lf_loader_config *all, uint64_t docs, uint64_t tokens)
 {
+    const lf_loader_config index = lf_loader_index_config(all), *c = &index;
     if (c->pictures)
         tokens = docs * (uint64_t)c->T;
     uint64_t units = c->rows == LF_ROWS_PAIRS ? docs / 2 : docs;
     if (c->rows == LF_ROWS_UNPAIRED && c->mismatched)
         tokens *= 2; /* each prompt and each answer is in two segments */
     const uint32_t T = (uint32_t)c->T, bound = lf_units_bound(c);
-    size_t most = lf_pack_bytes_most(policy_of(c, false), T, bound, units, tokens);
+    size_t most = lf_pack_bytes_most(policy_of(c, lf_loader_splits(c)), T, bound, units, tokens);
     if (c->max_patches) { /* not every source need have pictures */
         size_t n = lf_pack_bytes_most(LF_PACK_FFD, T, bound, units, tokens);
         most = n > most ? n : most;
     }
-    return most + lf_units_bytes(c->rows, c->mismatched, docs);
+    return most + lf_units_bytes(c, docs);
 }
 
 /* A zeroed block of the loader's own, counted. */
@@ -133,19 +146,24 @@ static bool packs_pictures(const lf_loader_config *c, const lf_shardset *set)
     return c->max_patches && lf_shardset_get_info(set)->processor;
 }
 
-static int open_pack(struct lf_loader_src *s, const lf_loader_config *c, lf_err *err)
+static int open_pack(struct lf_loader_src *s, const lf_loader_config *all, lf_err *err)
 {
+    const lf_loader_config index = lf_loader_index_config(all), *c = &index;
     int rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err);
     if (rc < 0)
         return rc;
     const bool pictures = packs_pictures(c, s->set);
     struct lf_pack_docs docs = {.n = s->units.n, .len = lf_units_len, .user = &s->units};
-    if (pictures) {
+    if (lf_loader_splits(c) && (rc = lf_units_split(&s->units, c, err)) < 0)
+        return rc;
+    if (pictures)
         lf_units_media(&s->units, c);
+    const bool axes = pictures || lf_loader_splits(c);
+    if (axes) {
         docs.weigh = lf_units_weigh;
         memcpy(docs.most, s->units.most, sizeof docs.most);
     }
-    return lf_pack_build(&s->pack, policy_of(c, pictures), (uint32_t)c->T, lf_units_bound(c), &docs,
+    return lf_pack_build(&s->pack, policy_of(c, axes), (uint32_t)c->T, lf_units_bound(c), &docs,
                          err);
 }
 
@@ -190,7 +208,7 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
             err, LF_EINVAL,
             "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
             c->split);
-    if ((rc = open_media(l, c, s, err)) < 0)
+    if ((rc = open_media(l, c, s, err)) < 0 || (rc = lf_loader_seq2seq_source(l, s, err)) < 0)
         return rc;
     if (c->megatron)
         return s->masked
@@ -200,11 +218,14 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
     if ((rc = open_pack(s, c, err)) < 0)
         return rc;
     l->order.n[k] = lf_pack_count(s->pack);
-    l->index_bytes += lf_pack_bytes(s->pack) + lf_units_bytes(c->rows, c->mismatched, info->n_docs);
+    l->index_bytes += lf_pack_bytes(s->pack) + lf_units_bytes(c, info->n_docs);
     if (l->order.n[k] == 0)
         return lf_fail(err, LF_EINVAL, "%s: its %s split holds no %s%s", s->dir, c->split,
                        c->pictures ? "pictures" : "tokens",
                        s->units.dropped    ? " in units of at most seq_length"
+                       : s->units.split    ? " in documents that have a source of at most "
+                                             "source_length tokens and a target of at most "
+                                             "seq_length"
                        : c->pictures       ? " in documents with as many patches as a row may have"
                        : s->units.left_out ? " in documents that a sequence holds, of at most "
                                              "seq_length tokens and with as many patches as it may"
@@ -288,6 +309,21 @@ static bool any_packs_pictures(const lf_loader *l, const lf_loader_config *c)
     return any;
 }
 
+static void hash_seq2seq(lf_hash *h, const lf_loader_config *c)
+{
+    const lf_seq2seq *s = c->seq2seq;
+    char text[256];
+    snprintf(text, sizeof text,
+             "seq2seq %d source %d start %d share %a mean %a sentinels %d from %d mask %d begin %d",
+             (int)s->kind, s->source_length, c->decoder_start, s->share, s->mean, s->n_sentinels,
+             s->sentinel, s->mask_token, s->begin);
+    lf_hash_update(h, text, strlen(text) + 1);
+    for (size_t i = 0; i < s->n_ends; i++) {
+        snprintf(text, sizeof text, "ends %d", s->ends[i]);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+}
+
 static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
@@ -330,6 +366,8 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
             lf_hash_update(h, text, strlen(text) + 1);
         }
     }
+    if (c->seq2seq)
+        hash_seq2seq(h, c);
     for (size_t k = 0; k < c->n_sources; k++) {
         lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
         if (c->megatron)
@@ -360,6 +398,28 @@ static int alloc_media(lf_loader *l, const lf_loader_config *c, lf_media_batch *
     return m->tile && m->picture && (m->patches || m->encoded) ? 0 : LF_ENOMEM;
 }
 
+static int alloc_source(lf_loader *l, lf_loader_batch *b, size_t cu, lf_err *err)
+{
+    if (!l->seq2seq)
+        return 0;
+    b->S = l->seq2seq->source_length;
+    const size_t n = (size_t)l->B * (size_t)b->S;
+    b->source_tokens = take(l, n, sizeof *b->source_tokens, err);
+    b->source_positions = take(l, n, sizeof *b->source_positions, err);
+    b->source_cu_seqlens = take(l, cu, sizeof *b->source_cu_seqlens, err);
+    return b->source_tokens && b->source_positions && b->source_cu_seqlens ? 0 : LF_ENOMEM;
+}
+
+/* The scratch of corrupted texts. */
+static int alloc_text(lf_loader *l, lf_err *err)
+{
+    if (!l->text)
+        return 0;
+    l->row = take(l, (size_t)l->text, sizeof *l->row, err);
+    l->work = take(l, 3 * (size_t)l->text + 2, sizeof *l->work, err);
+    return l->row && l->work ? 0 : LF_ENOMEM;
+}
+
 static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     size_t n = (size_t)l->B * (size_t)l->T, cu = (size_t)l->B * (size_t)l->max_segs + 1;
@@ -374,16 +434,18 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
             !(b->seg_source = take(l, cu, sizeof *b->seg_source, err)) ||
             !(b->seg_mismatched = take(l, cu, sizeof *b->seg_mismatched, err)) ||
             !(b->sample_ids = take(l, (size_t)l->B, sizeof *b->sample_ids, err)) ||
-            alloc_media(l, c, &b->media, err) < 0)
+            alloc_media(l, c, &b->media, err) < 0 || alloc_source(l, b, cu, err) < 0)
             return LF_ENOMEM;
     }
     /* not planned: its length is the data's, and small beside a slot */
     if (l->media.on && !(l->media.file = lf_malloc(l->media.file_bytes + 1, 1, err)))
         return LF_ENOMEM;
-    l->segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
-    l->count_segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
+    const lf_loader_config index = lf_loader_index_config(c);
+    const size_t segs = (size_t)lf_loader_segs(&index);
+    l->segs = take(l, segs, sizeof *l->segs, err);
+    l->count_segs = take(l, segs, sizeof *l->segs, err);
     l->count_row = take(l, c->mlm ? 2 * (size_t)l->T : 0, sizeof *l->count_row, err);
-    return l->segs && l->count_segs && l->count_row ? 0 : LF_ENOMEM;
+    return l->segs && l->count_segs && l->count_row ? alloc_text(l, err) : LF_ENOMEM;
 }
 
 /* Signals are for the main thread. */
@@ -424,6 +486,9 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->media.features = c->features;
     l->media.max_encoded = c->max_encoded;
     l->mlm = c->mlm;
+    l->seq2seq = c->seq2seq;
+    l->decoder_start = c->decoder_start;
+    l->text = lf_loader_corrupts(c) ? lf_seq2seq_text(c->seq2seq, c->T) : 0;
     rc = LF_ENOMEM;
     if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;
@@ -468,6 +533,9 @@ void lf_loader_close(lf_loader *l)
         free(l->slot[i].seg_source);
         free(l->slot[i].seg_mismatched);
         free(l->slot[i].sample_ids);
+        free(l->slot[i].source_tokens);
+        free(l->slot[i].source_positions);
+        free(l->slot[i].source_cu_seqlens);
         free(l->slot[i].media.tile);
         free(l->slot[i].media.picture);
         free(l->slot[i].media.patches);
@@ -483,6 +551,7 @@ void lf_loader_close(lf_loader *l)
     free(l->mega);
     free(l->media.file);
     free(l->row);
+    free(l->work);
     free(l->count_segs);
     free(l->count_row);
     free(l->src);

@@ -41,7 +41,8 @@ struct lf_units {
     uint32_t most[LF_PACK_AXES];  /* patches and tiles of a row */
     uint64_t left_out;            /* documents or units that no row holds, not dropped */
     uint64_t needs[LF_PACK_AXES]; /* patches and tiles of the largest unit */
-    uint32_t *prompt;             /* mismatched: [n] tokens before the first trained one */
+    uint32_t *prompt;             /* mismatched, split: [n] tokens before the first trained one */
+    bool split;                   /* a document is a source, which is the prompt, and a target */
 };
 /* One segment of a unit. A mismatched one has the first `head` tokens of seg.doc, then those of
  * `other` behind its prompt. */
@@ -69,7 +70,9 @@ int32_t lf_units_most_parts(enum lf_rows rows, bool mismatched);
  * lf_loader_segs. */
 uint32_t lf_units_bound(const lf_loader_config *c);
 /* Returns the memory of the units, with the lengths of their documents. */
-size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs);
+size_t lf_units_bytes(const lf_loader_config *c, uint64_t docs);
+/* Takes documents as pairs of source and target: those that a row cannot hold are counted. */
+int lf_units_split(struct lf_units *u, const lf_loader_config *c, lf_err *err);
 /* Finds the segments of seg, whose doc is a unit in the index, and returns their number. */
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
                    struct lf_unit_part part[LF_UNIT_PARTS]);
@@ -191,6 +194,36 @@ int lf_loader_media_fill(const struct lf_loader_media *m, lf_loader_batch *b,
                          const struct lf_units *u, const struct lf_unit_part *p, int64_t first,
                          lf_err *err);
 
+/* ---- sources and targets (loader_seq2seq.c) ---- */
+
+struct lf_loader_src;
+
+/* Are texts corrupted? Then the packing index is one of texts. */
+static inline bool lf_loader_corrupts(const lf_loader_config *c)
+{
+    return c->seq2seq && c->seq2seq->kind != LF_SEQ2SEQ_PAIRS;
+}
+static inline bool lf_loader_splits(const lf_loader_config *c)
+{
+    return c->seq2seq && c->seq2seq->kind == LF_SEQ2SEQ_PAIRS;
+}
+/* The configuration as the packing index sees it. */
+lf_loader_config lf_loader_index_config(const lf_loader_config *c);
+int lf_loader_seq2seq_check(const lf_loader_config *c, lf_err *err);
+/* Can the documents of this source be such samples? */
+int lf_loader_seq2seq_source(const lf_loader *l, const struct lf_loader_src *src, lf_err *err);
+/* Row `row` of a micro-batch from one sequence, as fill_row of loader.c does. */
+int lf_loader_seq2seq_fill(const lf_loader *l, lf_loader_batch *b, int32_t row,
+                           const struct lf_loader_src *src, const lf_pack_seg *segs,
+                           uint32_t n_segs, lf_err *err);
+/* Targets of a sequence. */
+int64_t lf_loader_seq2seq_trained(const lf_loader *l, const struct lf_loader_src *src,
+                                  uint64_t seq);
+/* Closes the segment that ends at flattened position `end`, and says what it is. */
+void lf_loader_end_segment(lf_loader_batch *b, int32_t end);
+void lf_loader_name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mismatched);
+void lf_loader_positions(int32_t *positions, int32_t n);
+
 /* ---- the loader itself ---- */
 
 struct lf_loader_src {
@@ -209,8 +242,12 @@ struct lf_loader {
     lf_loader_ramp *ramp;
     int64_t *skip;
     int32_t T, B, max_segs, pad_token;
-    const lf_mlm *mlm; /* NULL: none */
-    int64_t mlm_vocab; /* words of it that stand for hidden ones */
+    const lf_mlm *mlm;         /* NULL: none */
+    int64_t mlm_vocab;         /* words of it that stand for hidden ones */
+    const lf_seq2seq *seq2seq; /* NULL: none */
+    int32_t decoder_start;
+    int32_t text;  /* tokens of a text that is corrupted; 0: none is */
+    int32_t *work; /* [3 text + 2] the thread's own */
     int64_t dp_rank, dp_size;
     char order_id[LF_HASH_HEX];
     /* memory of the loader with its slots; memory of the indices of sources */
@@ -242,7 +279,7 @@ struct lf_loader {
     struct lf_stepper fill_step;
     int32_t fill_micro;
     lf_pack_seg *segs;
-    int32_t *row; /* [T + 1], Megatron's order */
+    int32_t *row; /* [T + 1], Megatron's order; [text] */
 };
 
 /* The function of the loader's thread; arg is the lf_loader. */

@@ -16,7 +16,7 @@ tests_unit_train_cost_SOURCES = tests/unit/train_cost.c $(pipe_util)
 tests_unit_train_cost_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_train_cost_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_now_s
 # the loader (store helper)
-engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/loader_media.c engine/train/order.c engine/train/units.c \
+engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/loader_media.c engine/train/loader_seq2seq.c engine/train/seq2seq.h engine/train/seq2seq.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c
 check_PROGRAMS += tests/golden/megatron_test
 TESTS += tests/golden/megatron_test
@@ -29,6 +29,11 @@ check_PROGRAMS += tests/unit/train_mlm
 TESTS += tests/unit/train_mlm
 tests_unit_train_mlm_SOURCES = tests/unit/train_mlm.c
 tests_unit_train_mlm_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_seq2seq
+TESTS += tests/unit/train_seq2seq
+tests_unit_train_seq2seq_SOURCES = tests/unit/train_seq2seq.c
+tests_unit_train_seq2seq_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/seq2seq/README.md tests/golden/seq2seq/make_seq2seq.py tests/golden/seq2seq/expected.json
 check_PROGRAMS += tests/unit/train_loader
 TESTS += tests/unit/train_loader
 tests_unit_train_loader_SOURCES = tests/unit/train_loader.c

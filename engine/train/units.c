@@ -44,6 +44,8 @@ static uint64_t whole_len(const struct lf_units *u, uint64_t unit)
 uint64_t lf_units_len(const void *units, uint64_t unit)
 {
     const struct lf_units *u = units;
+    if (u->split) /* of its target, or, without a source, of nothing */
+        return u->prompt[unit] ? lf_shardset_doc_len(u->set, unit) - u->prompt[unit] : 0;
     if (u->alone) /* a whole row, or none */
         return lf_shardset_pictures(u->set, unit) ? u->T : 0;
     uint64_t n = whole_len(u, unit);
@@ -89,6 +91,10 @@ void lf_units_weigh(const void *units, uint64_t unit, uint64_t weight[LF_PACK_AX
     struct lf_unit_part part[LF_UNIT_PARTS];
     struct lf_units_cut cut[LF_UNIT_PARTS];
     memset(weight, 0, LF_PACK_AXES * sizeof *weight);
+    if (u->split) { /* with a token of the end */
+        weight[0] = u->prompt[unit] + 1;
+        return;
+    }
     for (int i = len > 0 ? lf_units_parts(u, &seg, part) : 0; i-- > 0;)
         for (int k = lf_units_cuts(u, &part[i], cut); k-- > 0;)
             weigh_part(u->set, &cut[k], weight);
@@ -118,6 +124,28 @@ void lf_units_media(struct lf_units *u, const lf_loader_config *c)
     }
 }
 
+static int find_prompts(struct lf_units *u, lf_err *err)
+{
+    if (!(u->prompt = lf_malloc(u->n, sizeof *u->prompt, err)))
+        return LF_ENOMEM;
+    for (uint64_t i = 0; i < u->n; i++)
+        u->prompt[i] = prompt_of(u->set, i);
+    return 0;
+}
+
+int lf_units_split(struct lf_units *u, const lf_loader_config *c, lf_err *err)
+{
+    int rc = find_prompts(u, err);
+    u->split = rc == 0;
+    u->cut = 0;
+    u->most[0] = (uint32_t)c->seq2seq->source_length;
+    for (uint64_t d = 0; d < u->n && rc == 0; d++) {
+        const uint64_t n = lf_units_len(u, d);
+        u->left_out += n == 0 || n > u->T || u->prompt[d] + 1 > u->most[0];
+    }
+    return rc;
+}
+
 int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
                   uint32_t T, const char *dir, lf_err *err)
 {
@@ -134,10 +162,8 @@ int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows,
         if (u->n < 2)
             return lf_fail(err, LF_EINVAL, "%s: a stranger's answer needs at least two documents",
                            dir);
-        if (!(u->prompt = lf_malloc(u->n, sizeof *u->prompt, err)))
+        if (find_prompts(u, err) != 0)
             return LF_ENOMEM;
-        for (uint64_t i = 0; i < u->n; i++)
-            u->prompt[i] = prompt_of(set, i);
     }
     for (uint64_t i = 0; i < u->n && rows != LF_ROWS_PLAIN; i++)
         u->dropped += lf_units_len(u, i) == 0;
@@ -159,13 +185,15 @@ int32_t lf_units_most_parts(enum lf_rows rows, bool mismatched)
 uint32_t lf_units_bound(const lf_loader_config *c)
 {
     int32_t n = (lf_loader_segs(c) - 1) / lf_units_most_parts(c->rows, c->mismatched) + 1;
+    n -= lf_loader_splits(c); /* a row may have padding on the axis that the index does not see */
     return n < 2 ? 2 : (uint32_t)n; /* T = 2: one unit of two segments, and no padding */
 }
 
-size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs)
+size_t lf_units_bytes(const lf_loader_config *c, uint64_t docs)
 {
-    size_t n = (size_t)(docs + 1) * sizeof(uint64_t);
-    return rows == LF_ROWS_UNPAIRED && mismatched ? n + (size_t)docs * sizeof(uint32_t) : n;
+    const size_t n = (size_t)(docs + 1) * sizeof(uint64_t);
+    const bool prompts = (c->rows == LF_ROWS_UNPAIRED && c->mismatched) || lf_loader_splits(c);
+    return prompts ? n + (size_t)docs * sizeof(uint32_t) : n;
 }
 
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
@@ -181,6 +209,8 @@ int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
         }
         return 2;
     }
+    if (u->split)
+        part[0].seg.first = u->prompt[seg->doc];
     if (!u->mismatched)
         return 1;
     uint64_t other = stranger(u, seg->doc);
