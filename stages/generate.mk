@@ -9,5 +9,6 @@ stages_lf_generate_LDADD = $(LF_STAGE_LIBS)
 check_PROGRAMS += tests/stage/infer_tool
 tests_stage_infer_tool_SOURCES = tests/stage/infer_tool.c tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
 tests_stage_infer_tool_LDADD = $(LF_ENGINE_LIBS)
-TESTS += tests/stage/generate.sh tests/stage/vlm_generate.sh
-EXTRA_DIST += tests/stage/generate.sh tests/stage/vlm_generate.sh
+TESTS += tests/stage/generate.sh tests/stage/vlm_generate.sh tests/stage/beams.sh
+EXTRA_DIST += tests/stage/generate.sh tests/stage/vlm_generate.sh tests/stage/beams.sh tests/golden/beams/README.md \
+  tests/golden/beams/make_beams.py tests/golden/beams/requests.jsonl tests/golden/beams/expected.jsonl

@@ -81,6 +81,31 @@ static const lf_opt opts[] = {
      .max = 1e6,
      .help = "continuations made of each prompt, of which the samples of largest summed "
              "log-probability are given; 0: samples"},
+    {.name = "beams",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "1",
+     .min = 1,
+     .max = 256,
+     .help = "sequences that beam search holds, of which the samples best are given; 1: tokens are "
+             "drawn",
+     .more = "The results are those of transformers' generate without do_sample: temperature and "
+             "what cuts draws do not matter; penalties, lists of tokens, stop texts and "
+             "alternatives do not go with it. Each beam is one of slots."},
+    {.name = "length_penalty",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "1",
+     .min = -100,
+     .max = 100,
+     .help = "with beams: a sum of log-probabilities is divided by tokens to this power"},
+    {.name = "early_stopping",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "no",
+     .choices = "no|yes|never",
+     .help = "with beams: the search ends with as many results as beams; no: when none held is "
+             "better so far; never: when none can become so"},
     {.name = "max_tokens",
      .type = LF_OPT_COUNT,
      .cls = ID,

@@ -95,6 +95,9 @@ int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err
                                    lf_optset_int(o, "top_k")};
     d->n = lf_optset_int(o, "samples");
     d->best_of = lf_optset_int(o, "best_of");
+    d->beams =
+        (struct lf_gen_beams){lf_optset_int(o, "beams"), lf_optset_float(o, "length_penalty"),
+                              (enum lf_beams_early)lf_optset_choice(o, "early_stopping")};
     d->max_tokens = lf_optset_int(o, "max_tokens");
     d->min_tokens = lf_optset_int(o, "min_tokens");
     d->top_logprobs = lf_optset_int(o, "logprobs");

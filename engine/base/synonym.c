@@ -170,7 +170,7 @@ static const lf_synonym words[] = {
     {"min_new_tokens", "min_tokens", NULL},
     {"num_return_sequences", "samples", NULL},
     {"do_sample", "temperature", "do_sample = false is temperature = 0"},
-    {"num_beams", NULL, "there is no beam search; see best_of of kind = generate"},
+    {"num_beams", "beams", NULL},
     {"max_model_len", "max_context", NULL},
     {"max_num_seqs", "slots", NULL},
     {"num_fewshot", "prefix", "a text that stands before each request"},

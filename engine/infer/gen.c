@@ -24,6 +24,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/graph/profile.h"
+#include "engine/infer/beam.h"
 #include "engine/infer/gen_priv.h"
 
 #define PARALLEL_DRAW 4096 /* vocabulary from which draws are shared out to threads */
@@ -362,27 +363,7 @@ static int deliver(gen_run *g, lf_gen_sink sink, void *arg, lf_err *err)
 {
     while (g->delivered < g->n_jobs && g->done[g->delivered]) {
         gen_seq *s = g->done[g->delivered];
-        size_t p = s->job->n_prompt;
-        lf_gen_result r = {.job = s->job,
-                           .tokens = s->tok + p,
-                           .logprobs = s->logprob,
-                           .n = s->n_tok - p,
-                           .top_ids = s->top_ids,
-                           .top_logprobs = s->top_logprob,
-                           .text = s->text.data,
-                           .text_len = s->text.len,
-                           .finish = s->finish,
-                           .stop_reason = s->stop_reason,
-                           .stop_token = s->stop_token,
-                           .prompt_logprobs = s->prompt_logprob,
-                           .prompt_greedy = s->prompt_greedy,
-                           .prompt_top_ids = s->prompt_top_ids,
-                           .prompt_top_logprobs = s->prompt_top_logprob,
-                           .last_logprobs = s->last_logprob,
-                           .last_best = s->last_best};
-        int rc = lf_buf_check(&s->text, err);
-        if (rc == 0)
-            rc = sink(arg, &r, err);
+        const int rc = lf_gen_seq_deliver(s, sink, arg, err);
         if (rc < 0)
             return rc;
         lf_gen_seq_free(s);
@@ -716,20 +697,17 @@ static void release(gen_run *g)
         free(blocks[i]);
 }
 
-int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
-               lf_err *err)
+/* Runs jobs whose tokens are drawn; adds to *stats. */
+static int run_drawn(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
+                     lf_err *err)
 {
     gen_run g = {.m = m,
                  .most = m->max_want ? m->max_want : m->slots,
                  .tok = w->tok,
                  .jobs = w->jobs,
-                 .n_jobs = w->n_jobs};
-    double t0 = lf_now_s();
-    int rc = lf_gen_check(m, w->tok, w->jobs, w->n_jobs, err);
-    if (rc == 0)
-        rc = allocate(&g, err);
-    for (size_t i = 0; rc == 0 && i < w->n_jobs; i++)
-        g.stats.prompt_tokens += (int64_t)w->jobs[i].n_prompt;
+                 .n_jobs = w->n_jobs,
+                 .stats = *stats};
+    int rc = allocate(&g, err);
     while (rc == 0 && g.delivered < w->n_jobs) {
         if (w->stop && w->stop()) {
             rc = lf_fail(err, LF_EINTR, "stopped after %zu of %zu results", g.delivered, w->n_jobs);
@@ -743,9 +721,31 @@ int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen
     }
     if (g.ahead.on) /* nobody asks any more */
         m->end(m->ctx, g.ahead.out, NULL);
-    g.stats.seconds = lf_now_s() - t0;
-    if (stats)
-        *stats = g.stats;
+    *stats = g.stats;
     release(&g);
+    return rc;
+}
+
+/* Jobs with beams and without are run one kind behind the other, as results come in order. */
+int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
+               lf_err *err)
+{
+    struct lf_gen_stats st = {0};
+    const double t0 = lf_now_s();
+    int rc = lf_gen_check(m, w->tok, w->jobs, w->n_jobs, err);
+    for (size_t i = 0; rc == 0 && i < w->n_jobs; i++)
+        st.prompt_tokens += (int64_t)w->jobs[i].n_prompt;
+    for (size_t at = 0, end; rc == 0 && at < w->n_jobs; at = end) {
+        const bool beams = w->jobs[at].beams.n > 1;
+        struct lf_gen_work part = *w;
+        for (end = at; end < w->n_jobs && (w->jobs[end].beams.n > 1) == beams; end++)
+            ;
+        part.jobs = w->jobs + at;
+        part.n_jobs = end - at;
+        rc = beams ? lf_beam_run(m, &part, &st, err) : run_drawn(m, &part, &st, err);
+    }
+    st.seconds = lf_now_s() - t0;
+    if (stats)
+        *stats = st;
     return rc;
 }

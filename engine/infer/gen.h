@@ -165,6 +165,14 @@ typedef struct lf_gen_model {
 enum lf_finish { LF_FINISH_STOP = 0, LF_FINISH_LENGTH, LF_FINISH_ERROR };
 const char *lf_finish_name(enum lf_finish f); /* "stop", "length", "error" */
 
+/* Beam search (beam.h) in the place of draws. */
+enum { LF_BEAMS_MOST = 256 };
+struct lf_gen_beams {
+    int64_t n; /* sequences that are held; 0 or 1: tokens are drawn */
+    double length_penalty;
+    enum lf_beams_early { LF_BEAMS_NO = 0, LF_BEAMS_YES, LF_BEAMS_NEVER } early;
+};
+
 /* One text to generate; borrowed until its result is delivered. */
 typedef struct lf_gen_job {
     const char *id;
@@ -175,6 +183,7 @@ typedef struct lf_gen_job {
     const struct lf_gen_media *media; /* NULL: no pictures */
     lf_sample_params params;
     lf_sample_limits limits;
+    struct lf_gen_beams beams; /* sample i of a request is the i-th best */
     /* >= 1, or 0 with prompt_logprobs: nothing is generated, and the last token of the prompt is no
      * picture's */
     int64_t max_tokens;

@@ -118,5 +118,7 @@ int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, struct lf_sample_out
                        const float *logits, float lse, bool *ended, lf_err *err);
 /* Completes the text. */
 void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
+/* Gives a finished sequence to the sink. */
+int lf_gen_seq_deliver(const gen_seq *s, lf_gen_sink sink, void *arg, lf_err *err);
 
 #endif

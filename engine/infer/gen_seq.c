@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/infer/beam.h"
 #include "engine/infer/gen_priv.h"
 
 const char *lf_finish_name(enum lf_finish f)
@@ -128,6 +129,8 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         rc = check_limits(m, &j->limits, err);
     if (rc == 0 && j->n_stop > 0 && !tok)
         rc = lf_fail(err, LF_EINVAL, "stop strings need a tokenizer");
+    if (rc == 0)
+        rc = lf_beam_check(m, j, err);
     return rc != 0 ? rc : lf_sample_check(&j->params, err);
 }
 
@@ -427,4 +430,28 @@ void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok)
         s->text.failed = true;
     if (s->text.len > before && !s->text.failed && stop_text(s, before))
         s->finish = LF_FINISH_STOP; /* completed by what was held back */
+}
+
+int lf_gen_seq_deliver(const gen_seq *s, lf_gen_sink sink, void *arg, lf_err *err)
+{
+    const size_t p = s->job->n_prompt;
+    const lf_gen_result r = {.job = s->job,
+                             .tokens = s->tok + p,
+                             .logprobs = s->logprob,
+                             .n = s->n_tok - p,
+                             .top_ids = s->top_ids,
+                             .top_logprobs = s->top_logprob,
+                             .text = s->text.data,
+                             .text_len = s->text.len,
+                             .finish = s->finish,
+                             .stop_reason = s->stop_reason,
+                             .stop_token = s->stop_token,
+                             .prompt_logprobs = s->prompt_logprob,
+                             .prompt_greedy = s->prompt_greedy,
+                             .prompt_top_ids = s->prompt_top_ids,
+                             .prompt_top_logprobs = s->prompt_top_logprob,
+                             .last_logprobs = s->last_logprob,
+                             .last_best = s->last_best};
+    const int rc = lf_buf_check(&s->text, err);
+    return rc != 0 ? rc : sink(arg, &r, err);
 }

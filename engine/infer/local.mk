@@ -2,7 +2,7 @@
 EXTRA_DIST += engine/infer/README.md
 engine_libengine_a_SOURCES += \
   engine/infer/filter.c engine/infer/filter.h \
-  engine/infer/gen.c engine/infer/gen.h engine/infer/gen_priv.h engine/infer/gen_seq.c \
+  engine/infer/beam.h engine/infer/beam.c engine/infer/gen.c engine/infer/gen.h engine/infer/gen_priv.h engine/infer/gen_seq.c \
   engine/infer/genconfig.c engine/infer/genconfig.h engine/infer/group.c engine/infer/group.h \
   engine/infer/lines.c engine/infer/lines.h \
   engine/infer/metric.c engine/infer/metric.h engine/infer/pyre.c engine/infer/pyre.h \

@@ -26,6 +26,7 @@ static void begin_request(gen_request *r, const lf_gen_defaults *d)
 {
     *r = (gen_request){.n = d->n,
                        .best_of = d->best_of,
+                       .job.beams = d->beams,
                        .top_logprobs = d->top_logprobs,
                        .prompt_logprobs = d->prompt_logprobs,
                        .truncate = d->truncate_prompt,
@@ -116,6 +117,12 @@ static int add_request(lf_gen_jobs *jobs, pool *p, const lf_gen_request *q, lf_e
 
 static int check_request(const gen_request *r, lf_err *err)
 {
+    if (r->best_of > r->n && r->job.beams.n > 1)
+        return lf_fail(err, LF_EINVAL,
+                       "best_of %lld chooses among draws, and a search with beams draws none",
+                       (long long)r->best_of);
+    if (!isfinite(r->job.beams.length_penalty))
+        return lf_fail(err, LF_EINVAL, "length_penalty is not a number");
     if (r->best_of != 0 && r->best_of < r->n)
         return lf_fail(err, LF_EINVAL, "best_of %lld is below n %lld", (long long)r->best_of,
                        (long long)r->n);

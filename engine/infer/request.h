@@ -16,6 +16,8 @@
  *     logit_bias {"id": number}, allowed_token_ids, bad_words
  *                                 limits on single tokens and words
  *     max_tokens, min_tokens, stop (string or array), stop_token_ids
+ *     beams, length_penalty, early_stopping (true, false or "never")
+ *                                 beam search (beam.h); n of its results are returned
  *     ignore_eos                  stop_token_ids still end the text
  *     include_stop_str_in_output, skip_special_tokens, add_special_tokens
  *     truncate_prompt_tokens      the last tokens of the prompt to keep
@@ -40,6 +42,7 @@
 typedef struct lf_gen_defaults {
     lf_sample_params params;
     int64_t n, best_of, max_tokens, min_tokens; /* best_of 0: n */
+    struct lf_gen_beams beams;
     int64_t top_logprobs;
     int64_t prompt_logprobs; /* -1: none */
     int64_t truncate_prompt; /* 0: none */

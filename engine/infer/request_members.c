@@ -23,6 +23,7 @@ enum kind {
     K_BAD,
     K_MODEL,
     K_LOGPROBS,
+    K_EARLY,
     K_FALSE,
     K_PASS
 };
@@ -60,6 +61,9 @@ static const struct member members[] = {
     {"top_k", K_INT, ALL, AT(job.params.top_k), -1, INT32_MAX},
     {"n", K_INT, ALL, AT(n), 1, 1000000},
     {"best_of", K_INT, L | C, AT(best_of), 1, 1000000},
+    {"beams", K_INT, ALL, AT(job.beams.n), 1, LF_BEAMS_MOST},
+    {"length_penalty", K_DOUBLE, ALL, AT(job.beams.length_penalty), 0, 0},
+    {"early_stopping", K_EARLY, ALL, 0, 0, 0},
     {"max_tokens", K_INT, ALL, AT(job.max_tokens), 1, INT32_MAX},
     {"max_completion_tokens", K_INT, H, AT(job.max_tokens), 1, INT32_MAX},
     {"min_tokens", K_INT, ALL, AT(job.min_tokens), 0, INT32_MAX},
@@ -253,6 +257,16 @@ static int read_int(const struct member *m, json_t *v, gen_request *r, lf_err *e
     return 0;
 }
 
+/* As transformers has it: true, false or "never". */
+static int read_early(json_t *v, gen_request *r, lf_err *err)
+{
+    const char *text = json_string_value(v);
+    if (!json_is_boolean(v) && !(text && strcmp(text, "never") == 0))
+        return lf_fail(err, LF_EINVAL, "'early_stopping' must be true, false or \"never\"");
+    r->job.beams.early = text ? LF_BEAMS_NEVER : json_is_true(v) ? LF_BEAMS_YES : LF_BEAMS_NO;
+    return 0;
+}
+
 /* A chat request says whether, any other how many. */
 static int read_logprobs(const struct member *m, json_t *v, enum lf_gen_form form, gen_request *r,
                          lf_err *err)
@@ -288,6 +302,8 @@ static int read_member(const gen_members *g, const struct member *m, json_t *v,
         return read_int(m, v, r, err);
     case K_LOGPROBS:
         return read_logprobs(m, v, form, r, err);
+    case K_EARLY:
+        return read_early(v, r, err);
     case K_BOOL:
         if (!json_is_boolean(v))
             return lf_fail(err, LF_EINVAL, "'%s' must be true or false", m->name);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
-#include "engine/infer/gen.h"
+#include "engine/infer/beam.h"
 #include "tests/tap/tap.h"
 
 enum { V = 23, PAGE = 4, CONTEXT = 40, N_JOBS = 17, MAX_OUT = 32, NO_TOKEN = 4711 };
@@ -839,6 +839,104 @@ static void test_refusals(const lf_gen_job *jobs)
     fake_close(&f);
 }
 
+/* Beam search: the same whatever the batch, and the log-probabilities are those of the texts
+ * alone, so every beam had the past that it says. */
+static void test_beams(const lf_gen_job *jobs)
+{
+    enum { N = 12 };
+    static const int64_t shapes[][3] = {{3, 2, 30}, {3, 64, 30}, {7, 5, 61}, {16, 64, 160}};
+    static struct got ref, got, one;
+    static int32_t text[CONTEXT];
+    lf_gen_job with[N];
+    lf_err err = LF_ERR_INIT;
+    struct fake f;
+    for (uint32_t i = 0; i < N; i++) { /* two results of each prompt */
+        with[i] = jobs[i / 2 + 1];
+        with[i].request = i / 2;
+        with[i].sample = i % 2;
+        with[i].max_tokens = 4 + i / 2 * 3;
+        with[i].beams = (struct lf_gen_beams){3, 0.7, (enum lf_beams_early)(i / 2 % 3)};
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        if (i == 2)
+            fake_draws(&f, 100);
+        got = (struct got){.ordered = true, .jobs = with};
+        tap_rc(
+            lf_gen_run(&f.m,
+                       &(struct lf_gen_work){.jobs = with, .n_jobs = N, .sink = sink, .arg = &got},
+                       NULL, &err),
+            0, &err, NULL, "search");
+        if (i == 0)
+            ref = got;
+        tap_ok(got.n == N && got.ordered && f.most_rows <= shapes[i][1] &&
+                   memcmp(got.tokens, ref.tokens, sizeof got.tokens) == 0 &&
+                   memcmp(got.logprobs, ref.logprobs, sizeof got.logprobs) == 0,
+               "the same results in order");
+        fake_close(&f);
+    }
+    int64_t bad = 0, twice = 0;
+    if (fake_open(&f, 1, 64, 10))
+        tap_bail("no memory");
+    for (uint32_t i = 0; i < N; i++) {
+        const size_t p = with[i].n_prompt;
+        lf_gen_job alone = with[i];
+        memcpy(text, alone.prompt, p * sizeof *text);
+        twice += i % 2 == 1 && ref.len[i] == ref.len[i - 1] &&
+                 memcmp(ref.tokens[i], ref.tokens[i - 1], sizeof ref.tokens[0]) == 0;
+        for (size_t k = 0; k < ref.len[i]; k++) { /* each token by a draw that allows no other */
+            alone.prompt = text;
+            alone.n_prompt = p + k;
+            alone.max_tokens = 1;
+            alone.beams.n = 1;
+            alone.params.temperature = 0;
+            alone.limits.allowed = &ref.tokens[i][k];
+            alone.limits.n_allowed = 1;
+            one = (struct got){.jobs = &alone};
+            if (lf_gen_run(
+                    &f.m,
+                    &(struct lf_gen_work){.jobs = &alone, .n_jobs = 1, .sink = sink, .arg = &one},
+                    NULL, &err))
+                tap_bail("%s", err.text);
+            bad += memcmp(&one.logprobs[0][0], &ref.logprobs[i][k], sizeof(float)) != 0;
+            text[p + k] = ref.tokens[i][k];
+        }
+    }
+    tap_i64(bad, 0, "log-probabilities of each text alone, bit for bit");
+    tap_i64(twice, 0, "two results of a prompt differ");
+    fake_close(&f);
+}
+
+static void test_beams_refused(const lf_gen_job *first)
+{
+    static const char *const says[] = {"knows no repetition_penalty",
+                                       "knows no stop",
+                                       "raise slots",
+                                       "raise kv_tokens",
+                                       "no more samples",
+                                       "do not share their past"};
+    for (int i = 0; i < 6; i++) {
+        lf_gen_job j = *first;
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        if (fake_open(&f, 4, 8, 20))
+            tap_bail("no memory");
+        j.beams = (struct lf_gen_beams){i == 2 ? 5 : 3, 1, LF_BEAMS_NO};
+        j.max_tokens = i == 3 ? 30 : 4;
+        j.sample = i == 4 ? 3 : 0;
+        j.n_stop = i == 1;
+        j.stop = (const char *const[]){"x"};
+        if (i == 0)
+            j.params.repetition_penalty = 2;
+        f.m.recurrent = i == 5;
+        const int rc =
+            i == 1 ? lf_beam_check(&f.m, &j, &err) : lf_gen_check(&f.m, NULL, &j, 1, &err);
+        tap_rc(rc, LF_EINVAL, &err, says[i], "refused");
+        fake_close(&f);
+    }
+}
+
 int main(void)
 {
     static lf_gen_job jobs[N_JOBS];
@@ -853,5 +951,7 @@ int main(void)
     TAP(19, test_scoring());
     TAP(48, test_scoring_sights(&jobs[6]));
     TAP(5, test_refusals(jobs));
+    TAP(10, test_beams(jobs));
+    TAP(6, test_beams_refused(&jobs[1]));
     return tap_done();
 }

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes requests.jsonl and expected.jsonl here: prompts, and what transformers' generate makes of them by beam search with the tiny models
+of ../families, in f64. A line of expected.jsonl is the tokens of one result behind its prompt and its score. Ends are tokens that these models like.
+Run by hand: make_beams.py (torch, transformers 5.23)."""
+import json
+import os
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+assert transformers.__version__.startswith("5.23."), "this file is made with transformers 5.23"
+HERE = os.path.dirname(os.path.abspath(__file__))
+SETTINGS = [  # beams, results, length_penalty, early_stopping, longest, shortest, ends
+    (3, 3, 1.0, False, 12, 0, [33, 18]),
+    (4, 2, 0.0, False, 12, 0, [10, 18]),
+    (4, 4, 2.0, "never", 16, 0, [14, 33, 27]),
+    (2, 2, 1.0, True, 12, 0, [10, 14, 18]),
+    (5, 5, -1.0, "never", 10, 4, [33, 10, 18]),
+    (6, 1, 1.5, True, 14, 0, [14, 18, 7]),
+    (3, 2, 0.7, "never", 14, 2, [33]),
+    (4, 3, 1.0, False, 20, 0, [10, 18]),
+]
+
+
+def main():
+    requests, expected, ended = [], [], 0
+    for family in ["llama", "gpt2"]:
+        model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", family), dtype=torch.float64).eval()
+        g = torch.Generator().manual_seed(5)
+        for k, (beams, n, penalty, early, longest, shortest, ends) in enumerate(SETTINGS):
+            for length in [1, 6, 11]:
+                ids = torch.randint(3, 40, (1, length), generator=g)
+                out = model.generate(ids, attention_mask=torch.ones_like(ids), num_beams=beams, num_return_sequences=n, length_penalty=penalty, early_stopping=early,
+                                     max_new_tokens=longest, min_new_tokens=shortest or None, eos_token_id=ends, pad_token_id=39, do_sample=False,
+                                     return_dict_in_generate=True, output_scores=True)
+                name = f"{family}-{k}-{length}"
+                requests.append({"id": name, "prompt_token_ids": ids[0].tolist(), "beams": beams, "n": n, "length_penalty": penalty, "early_stopping": early,
+                                 "max_tokens": longest, "min_tokens": shortest, "stop_token_ids": ends, "ignore_eos": True})
+                for i in range(n):
+                    tokens = out.sequences[i, length:].tolist()
+                    at = [j for j, t in enumerate(tokens) if t in ends]
+                    tokens = tokens[: at[0] + 1] if at else tokens
+                    ended += bool(at)
+                    expected.append({"id": name, "sample": i, "tokens": tokens, "score": round(out.sequences_scores[i].item(), 5)})
+    print(len(expected), "results,", ended, "of them ended by a token")
+    for name, rows in ("requests.jsonl", requests), ("expected.jsonl", expected):
+        with open(os.path.join(HERE, name), "w") as f:
+            f.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in rows)
+
+
+main()
