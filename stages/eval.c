@@ -290,6 +290,8 @@ static int open_tasks(eval *e, const lf_model_config *model, lf_err *err)
         rc = find_prefix(e, &prefix, err);
     if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
         rc = LF_ENOMEM;
+    if (rc == 0 && lf_model_is_seq2seq(model))
+        lf_tasks_answer(e->tasks, e->tok ? lf_tokenizer_eos(e->tok) : -1);
     if (rc == 0)
         rc = lf_tasks_settle(e->tasks, !e->rolling_bos, e->think_end, err);
     if (rc == 0)

@@ -121,13 +121,17 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     return rc;
 }
 
-/* What requests with pictures need, where the model sees. */
+/* What requests need of the model: pictures where it sees, how a source ends. */
 static int open_eyes(generate *g, lf_err *err)
 {
     const char *dir = g->media_dir;
     lf_model_config model;
     bool have = false;
     int rc = lf_runner_config(&model, g->checkpoint, err);
+    if (rc == 0 && lf_model_is_seq2seq(&model) && g->tok && lf_tokenizer_eos(g->tok) >= 0) {
+        g->s.d.answers = true;
+        g->s.d.source_end = (int32_t)lf_tokenizer_eos(g->tok);
+    }
     if (rc == 0)
         rc = lf_infer_eyes(&g->eyes, &have, g->processor, g->tokenizer_path, &model, err);
     if (rc != 0 || !have)

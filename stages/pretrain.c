@@ -88,6 +88,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_pretrain_read_mlm(p, o, err);
     if (rc == 0)
+        rc = lf_pretrain_read_seq2seq(p, o, err);
+    if (rc == 0)
         rc = lf_train_read_fp8(&p->c, &p->g, o, err);
     if (rc == 0)
         rc = lf_train_read_data(&p->c, &p->g, p->arena, err);

@@ -10,7 +10,13 @@
 #include "stages/train_opts.h"
 #include "stages/train_samples.h"
 
-enum pretrain_objective { PRETRAIN_NEXT = 0, PRETRAIN_MAE, PRETRAIN_MLM };
+enum pretrain_objective {
+    PRETRAIN_NEXT = 0,
+    PRETRAIN_MAE,
+    PRETRAIN_MLM,
+    PRETRAIN_SPAN,
+    PRETRAIN_DENOISE
+};
 
 struct pretrain {
     lf_arena *arena;
@@ -27,6 +33,8 @@ struct pretrain {
     lf_mlm mlm;
     int64_t mask_token;
     lf_opt_list spared; /* the rows of mask_spared */
+    /* with objective = span and denoise, besides c.seq2seq */
+    lf_opt_list ends; /* the rows of sentence_ends */
 };
 
 /* pretrain_mae.c. Options of pictures that are restored; refuses those of text beside them. After
@@ -34,6 +42,11 @@ struct pretrain {
 int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. The same of options of tokens that are hidden. */
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* The numbers of rows "ID" or "FIRST-LAST" of an option, in ascending order, in the arena. */
+int lf_pretrain_read_ids(struct pretrain *p, const char *option, const lf_opt_list *rows,
+                         const int32_t **ids, size_t *n, lf_err *err);
+/* pretrain_seq2seq.c. The same of options of texts that are corrupted. */
+int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* After the model is read: is it one that the objective trains? */
 int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err);
 

@@ -1,7 +1,7 @@
 # lf-pretrain: option table, main, manual page, tests
 stages_libopts_a_SOURCES += stages/pretrain_opts.c
 pkglibexec_PROGRAMS += stages/lf-pretrain
-stages_lf_pretrain_SOURCES = stages/pretrain.c stages/pretrain_mae.c stages/pretrain_mlm.c stages/pretrain.h
+stages_lf_pretrain_SOURCES = stages/pretrain.c stages/pretrain_mae.c stages/pretrain_mlm.c stages/pretrain_seq2seq.c stages/pretrain.h
 stages_lf_pretrain_LDADD = $(LF_STAGE_LIBS)
 LF_STAGE_MANS += stages/lf-pretrain.1
 
@@ -23,8 +23,8 @@ TESTS += tests/stage/sizes.sh
 EXTRA_DIST += tests/stage/sizes.sh
 TESTS += tests/stage/samples.sh tests/stage/best.sh
 EXTRA_DIST += tests/stage/samples.sh tests/stage/best.sh
-TESTS += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh
-EXTRA_DIST += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh
+TESTS += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh tests/stage/seq2seq.sh
+EXTRA_DIST += tests/stage/moe.sh tests/stage/mae.sh tests/stage/mlm.sh tests/stage/seq2seq.sh
 TESTS += tests/stage/families.sh
 EXTRA_DIST += tests/stage/families.sh
 EXTRA_DIST += tests/stage/ranks.sh tests/stage/layout_lib.sh tests/stage/watch_lib.sh tests/stage/tensor.sh tests/stage/context.sh tests/stage/context_long.sh tests/stage/pipeline.sh tests/stage/expert.sh tests/stage/pipeline_watch.sh tests/stage/infer_tensor.sh tests/stage/zero.sh tests/stage/zero_mix.sh tests/stage/zero_ckpt.sh tests/stage/zero_ckpt_long.sh tests/stage/zero_watch.sh tests/stage/zero_watch_long.sh

@@ -10,12 +10,20 @@
 
 static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
 {
-    const void *const members[] = {&p->mlm.share, &p->mlm.random, &p->mlm.kept, &p->mask_token,
-                                   &p->spared};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (lf_optset_given(o, members[i]))
-            return lf_fail(err, LF_EINVAL, "%s belongs to objective = mlm",
-                           lf_optset_given(o, members[i]));
+    const struct {
+        const void *member;
+        const char *of;
+        bool here; /* another objective reads it too */
+    } rows[] = {{&p->mlm.share, "mlm, span and denoise",
+                 p->objective == PRETRAIN_SPAN || p->objective == PRETRAIN_DENOISE},
+                {&p->mask_token, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
+                {&p->mlm.random, "mlm", false},
+                {&p->mlm.kept, "mlm", false},
+                {&p->spared, "mlm", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].here && lf_optset_given(o, rows[i].member))
+            return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
+                           lf_optset_given(o, rows[i].member), rows[i].of);
     return 0;
 }
 
@@ -35,7 +43,7 @@ static int refuse_next(const struct pretrain *p, const lf_optset *o, lf_err *err
 }
 
 /* "7" or "0-4". */
-static int parse_ids(int64_t range[2], const char *text, lf_err *err)
+static int parse_ids(int64_t range[2], const char *option, const char *text, lf_err *err)
 {
     const char *dash = strchr(text, '-');
     char first[32];
@@ -44,7 +52,7 @@ static int parse_ids(int64_t range[2], const char *text, lf_err *err)
     rc = rc != 0 ? rc : lf_parse_count(&range[1], dash ? dash + 1 : first, err);
     if (rc == 0 && (range[1] < range[0] || range[1] > INT32_MAX || range[1] - range[0] > 65535))
         rc = lf_fail(err, LF_EINVAL, "it is the number of a token, or FIRST-LAST of them");
-    return rc != 0 ? lf_err_prefix(err, "mask_spared = %s", text) : 0;
+    return rc != 0 ? lf_err_prefix(err, "%s = %s", option, text) : 0;
 }
 
 static int by_number(const void *a, const void *b)
@@ -53,25 +61,27 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int read_spared(struct pretrain *p, lf_err *err)
+int lf_pretrain_read_ids(struct pretrain *p, const char *option, const lf_opt_list *rows,
+                         const int32_t **ids, size_t *n, lf_err *err)
 {
-    int64_t n = 0, range[2];
-    for (size_t i = 0; i < p->spared.n; i++) {
-        int rc = parse_ids(range, p->spared.v[i], err);
+    int64_t all = 0, range[2];
+    for (size_t i = 0; i < rows->n; i++) {
+        int rc = parse_ids(range, option, rows->v[i], err);
         if (rc != 0)
             return rc;
-        n += range[1] - range[0] + 1;
+        all += range[1] - range[0] + 1;
     }
-    int32_t *ids = lf_arena_alloc(p->arena, (size_t)n, sizeof *ids, err);
-    if (!ids)
+    int32_t *out = lf_arena_alloc(p->arena, (size_t)all, sizeof *out, err);
+    if (!out)
         return LF_ENOMEM;
-    p->mlm.spared = ids;
-    for (size_t i = 0; i < p->spared.n; i++) {
-        (void)parse_ids(range, p->spared.v[i], NULL);
+    *n = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        (void)parse_ids(range, option, rows->v[i], NULL);
         for (int64_t id = range[0]; id <= range[1]; id++)
-            ids[p->mlm.n_spared++] = (int32_t)id;
+            out[(*n)++] = (int32_t)id;
     }
-    qsort(ids, p->mlm.n_spared, sizeof *ids, by_number);
+    qsort(out, *n, sizeof *out, by_number);
+    *ids = out;
     return 0;
 }
 
@@ -87,7 +97,7 @@ int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err)
                        "objective = mlm needs mask_token, the number of the token that stands for "
                        "a hidden one");
     p->mlm.mask_token = (int32_t)p->mask_token;
-    rc = read_spared(p, err);
+    rc = lf_pretrain_read_ids(p, "mask_spared", &p->spared, &p->mlm.spared, &p->mlm.n_spared, err);
     rc = rc != 0 ? rc : lf_mlm_check(&p->mlm, 0, err);
     p->c.mlm = &p->mlm;
     return rc;

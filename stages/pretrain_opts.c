@@ -33,11 +33,13 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "next_token",
-     .choices = "next_token|mae|mlm",
+     .choices = "next_token|mae|mlm|span|denoise",
      .field = LF_OPT_FIELD(CONFIG, objective),
      .help = "mae: an encoder of pictures learns to restore hidden patches of them (masked "
              "autoencoding); a sequence is then a document with its pictures. mlm: an encoder of "
-             "texts ([model] mask = both) learns to say hidden tokens",
+             "texts ([model] mask = both) learns to say hidden tokens. span, denoise: an "
+             "encoder-decoder restores a text that lost spans (T5), or whose sentences are "
+             "shuffled too (BART)",
      .more = "[model] has vision.* and, of the decoder that restores, mae.layers, mae.hidden and "
              "mae.heads. The text of the data is not read. vision_from of another run takes the "
              "encoder."},
@@ -62,7 +64,8 @@ static const lf_opt opts[] = {
      .max = 2147483647.0,
      .field = LF_OPT_FIELD(CONFIG, mask_token),
      .help =
-         "with objective = mlm: number of the token that stands for a hidden one; needed there"},
+         "with objective = mlm or denoise: number of the token that stands for a hidden one, or "
+         "for a span; needed there"},
     {.name = "mask_share",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -70,8 +73,8 @@ static const lf_opt opts[] = {
      .min = 0.001,
      .max = 0.999,
      .field = LF_OPT_FIELD(CONFIG, mlm.share),
-     .help = "with objective = mlm: share of tokens that are hidden, others whenever a text comes "
-             "again"},
+     .help = "with objective = mlm, span or denoise: share of tokens that are hidden or taken "
+             "out, others whenever a text comes again; unset: of denoise 0.3"},
     {.name = "mask_random",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -93,8 +96,52 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, spared),
      .help = "ID or FIRST-LAST: numbers of tokens that are never hidden, such as those that begin "
              "and end a text"},
+    {.name = "span_length",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "3",
+     .min = 1,
+     .max = 1000,
+     .unit = "tokens",
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.mean),
+     .help = "with objective = span or denoise: mean length of spans",
+     .more = "A text is as long as source_length and seq_length hold after it has lost them: 568 "
+             "tokens of 512 and 114, as T5 was trained."},
+    {.name = "sentinel_token",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "0",
+     .max = 2147483647.0,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.sentinel),
+     .help = "with objective = span: number of the token that stands for the first span, such as "
+             "<extra_id_0>; those of the others are below it; needed there"},
+    {.name = "sentinels",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "100",
+     .min = 1,
+     .max = 1 << 24,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.n_sentinels),
+     .help = "how many there are"},
+    {.name = "begin_token",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = 2147483647.0,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.begin),
+     .help = "with objective = denoise: token that begins sources and targets, such as <s>; -1: "
+             "none"},
+    {.name = "sentence_ends",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .flags = LF_OPT_REPEAT,
+     .field = LF_OPT_FIELD(CONFIG, ends),
+     .help = "with objective = denoise: ID or FIRST-LAST, tokens that end a sentence; unset: "
+             "sentences stay in order"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only"),
+    LF_TRAIN_SOURCE_ROW,
     {.name = "batch_ramp",
      .type = LF_OPT_STR,
      .cls = ID,

@@ -21,6 +21,7 @@ static const lf_opt opts[] = {
      .help = "checkpoint to fine-tune; the model comes with it"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 3"),
+    LF_TRAIN_SOURCE_ROW,
     {.name = "packing",
      .group = "data",
      .type = LF_OPT_ENUM,

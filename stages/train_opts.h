@@ -140,6 +140,13 @@
                    .help = "bound on the global gradient norm; 0: none")
 
 /* filled in; the stage says in mtp_asked whether it was given */
+/* of stages that train encoder-decoders */
+#define LF_TRAIN_SOURCE_ROW                                                                        \
+    LF_OPT_ROW(.name = "source_length", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",  \
+               .max = 1 << 24, .unit = "tokens",                                                   \
+               .field = LF_OPT_FIELD(CONFIG, c.seq2seq.source_length),                             \
+               .help = "of an encoder-decoder: tokens of a packed sequence that its encoder "      \
+                       "reads, beside seq_length that its decoder says; 0: of other models")
 #define LF_TRAIN_MTP_ROW                                                                           \
     LF_OPT_ROW(.name = "mtp_weight", .group = "learning rate and optimizer", .type = LF_OPT_FLOAT, \
                .cls = LF_OPT_IDENTITY, .def = "0.1", .max = 100,                                   \

@@ -214,6 +214,8 @@ static int admit(struct beam_run *g, lf_err *err)
                j[n].sample == j->sample + n)
             n++;
         int rc = open_search(g, &g->searches[slot], j, n, err);
+        if (rc == 0 && g->m->max_source)
+            rc = g->m->encode(g->m->ctx, slot, j->beams.n, j->source, j->n_source, err);
         if (rc != 0)
             return rc;
         for (int64_t i = 0; i < j->beams.n && g->m->is_long; i++)

@@ -2,8 +2,8 @@
  *
  * Beam search over a model with a paged cache, as transformers' generate does it: `n` sequences are
  * held; each step takes the most likely (1 + number of end tokens) n continuations of all of them,
- * at least 2 n, by the sum of their log-probabilities. Of these the first n that do not end are held
- * next. One of the first n that ends, or has reached max_tokens, is a result with the score
+ * at least 2 n, by the sum of their log-probabilities. Of these the first n that do not end are
+ * held next. One of the first n that ends, or has reached max_tokens, is a result with the score
  *
  *   sum of log-probabilities / tokens^length_penalty,
  *
@@ -12,8 +12,8 @@
  * them if it ended here; never, when it would if it had max_tokens (with a length_penalty above 0).
  *
  * Sequences held share the full pages of what they have in common. One that goes on beside another
- * from the same past computes the tokens of the last page again, which has the same bits, so no page
- * is ever copied.
+ * from the same past computes the tokens of the last page again, which has the same bits, so no
+ * page is ever copied.
  */
 #ifndef LF_INFER_BEAM_H
 #define LF_INFER_BEAM_H

@@ -106,6 +106,8 @@ static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq *
         const gen_seq *s = g->by_slot[slot];
         if (!s)
             continue;
+        if (s->job->source != j->source)
+            continue; /* the cache of an encoder-decoder depends on what it reads */
         size_t n = common(s->job, j), read = s->job->n_prompt - (s->job->max_tokens == 0);
         const size_t prefix = gen_prefix_of(g->m, j);
         if (g->m->prefix && (n < prefix || prefix != gen_prefix_of(g->m, s->job)))
@@ -177,7 +179,9 @@ static int admit(gen_run *g, lf_err *err)
         gen_seq *s = lf_gen_seq_create(g->m, j, err);
         if (!s)
             return LF_ENOMEM;
-        const int rc = take_features(g, s, err);
+        int rc = take_features(g, s, err);
+        if (rc == 0 && g->m->max_source)
+            rc = g->m->encode(g->m->ctx, slot, 1, j->source, j->n_source, err);
         if (rc != 0) {
             lf_gen_seq_free(s);
             return rc;

@@ -139,12 +139,19 @@ typedef struct lf_gen_model {
     /* Layers carry a state through a sequence, which other sequences cannot share: each computes
      * the whole of its prompt. */
     bool recurrent;
+    /* An encoder-decoder reads a source of at most so many tokens before the first row of a
+     * sequence; 0: it is a decoder alone. Its outputs begin with decoder_start. */
+    int64_t max_source;
+    int32_t decoder_start;
     /* the tokens of a picture see each other, so a step has the whole rest of a run or nothing of
      * it */
     bool runs;
     lf_gen_draws *draws; /* NULL, or of the model, which can draw */
     /* *out is borrowed until the next step. */
     int (*step)(void *ctx, const struct lf_gen_rows *rows, struct lf_gen_logits *out, lf_err *err);
+    /* with max_source: encodes a source for n slots, which have the same one, from `slot` on */
+    int (*encode)(void *ctx, int64_t slot, int64_t n, const int32_t *source, size_t n_source,
+                  lf_err *err);
     /* Computes all features of a job's pictures, [n_features, feature_width]. */
     int (*features)(void *look, const struct lf_gen_job *job, float *out, lf_err *err);
     void *look;
@@ -180,6 +187,10 @@ typedef struct lf_gen_job {
     uint32_t sample;       /* index among the samples of the same prompt */
     const int32_t *prompt; /* at least one token */
     size_t n_prompt;
+    /* of encoder-decoders: what the encoder reads; the prompt is then what the output begins with,
+     * decoder_start first (lf_gen_read_sources) */
+    const int32_t *source;
+    size_t n_source;
     const struct lf_gen_media *media; /* NULL: no pictures */
     lf_sample_params params;
     lf_sample_limits limits;
@@ -242,6 +253,12 @@ struct lf_gen_stats {
     double seconds;
 };
 
+/* Makes jobs those of an encoder-decoder, where the model is one: the prompt, or where nothing is
+ * generated what stands before the first token that is scored, becomes the source, and what the
+ * decoder begins with the prompt. tokens, of the caller, gets the prompts; it has room for
+ * lf_gen_source_room. Jobs that have sources stay what they are. */
+size_t lf_gen_source_room(const lf_gen_job *jobs, size_t n_jobs);
+void lf_gen_read_sources(const lf_gen_model *m, lf_gen_job *jobs, size_t n_jobs, int32_t *tokens);
 /* Checks the jobs. LF_EINVAL: a job does not fit the model, its cache or the tokenizer; the message
  * names it. */
 int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,

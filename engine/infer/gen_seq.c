@@ -99,6 +99,55 @@ static int check_runs(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
     return 0;
 }
 
+size_t lf_gen_source_room(const lf_gen_job *jobs, size_t n_jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_jobs; i++)
+        n += jobs[i].n_prompt + 1;
+    return n;
+}
+
+void lf_gen_read_sources(const lf_gen_model *m, lf_gen_job *jobs, size_t n_jobs, int32_t *tokens)
+{
+    for (size_t i = 0; i < n_jobs && m->max_source > 0; i++) {
+        lf_gen_job *j = &jobs[i];
+        const size_t n = j->max_tokens > 0 ? j->n_prompt : j->prompt_first;
+        if (j->source || n > j->n_prompt)
+            continue;
+        j->source = j->prompt;
+        j->n_source = n;
+        tokens[0] = m->decoder_start;
+        memcpy(tokens + 1, j->prompt + n, (j->n_prompt - n) * sizeof *tokens);
+        j->prompt = tokens;
+        j->n_prompt = j->n_prompt - n + 1;
+        j->prompt_first = 1;
+        tokens += j->n_prompt;
+    }
+}
+
+static int check_source(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
+{
+    if (!m->max_source)
+        return j->source ? lf_fail(err, LF_EINVAL, "a source is read by encoder-decoders alone")
+                         : 0;
+    if (!j->source || !j->n_source)
+        return lf_fail(err, LF_EINVAL, "an encoder-decoder answers a source, and there is none");
+    if (j->n_source > (size_t)m->max_source)
+        return lf_fail(err, LF_EINVAL,
+                       "the source has %zu tokens, the encoder reads %lld; shorten it, or set "
+                       "truncate_prompt_tokens",
+                       j->n_source, (long long)m->max_source);
+    if (j->prompt_logprobs && j->max_tokens > 0)
+        return lf_fail(err, LF_EINVAL,
+                       "prompt_logprobs: the prompt of an encoder-decoder is its source, which has "
+                       "no probability");
+    for (size_t i = 0; i < j->n_source; i++)
+        if (j->source[i] < 0 || j->source[i] >= m->vocab)
+            return lf_fail(err, LF_EINVAL, "token %d is outside the vocabulary of %lld",
+                           (int)j->source[i], (long long)m->vocab);
+    return 0;
+}
+
 static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *j,
                      lf_err *err)
 {
@@ -118,7 +167,9 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         return lf_fail(err, LF_EINVAL, "nothing is scored behind the last picture");
     if (j->media && !(m->feature_width && m->features))
         return lf_fail(err, LF_EINVAL, "the prompt has pictures, which this model does not see");
-    int rc = check_size(m, j, err);
+    int rc = check_source(m, j, err);
+    if (rc == 0)
+        rc = check_size(m, j, err);
     if (rc == 0)
         rc = check_runs(m, j, err);
     if (rc == 0)

@@ -40,6 +40,16 @@ struct lf_paged {
     float *feature;   /* [largest bucket, widest input] of a model that sees, else NULL */
     int32_t *places;  /* [largest bucket, 3] with M-RoPE, else NULL */
     int32_t *runs;    /* [largest bucket, 2] with mask = image_blocks, else NULL */
+    struct lf_paged_sources {
+        int n_buckets, chain[LF_PAGED_MAX_BUCKETS];
+        int64_t rows[LF_PAGED_MAX_BUCKETS]; /* the last holds the longest source */
+        int64_t max_pages;
+        int32_t *length;            /* [slots] tokens of a slot's source */
+        int32_t *table;             /* [slots, max_pages]: pages of a source belong to its slot */
+        int32_t *last;              /* [largest bucket] */
+        int32_t *token, *pos, *seq; /* [longest source] */
+        int32_t *cu;                /* [slots + 1] */
+    } source;                       /* of an encoder-decoder */
 };
 
 #define LSE   "lse"   /* states of the plan: dev_lse; */
@@ -57,6 +67,7 @@ static int settle(lf_paged *p, lf_err *err)
     if (o->max_rows < p->most)
         o->max_rows = p->most;
     p->max_pages = (o->context + o->page_tokens - 1) / o->page_tokens;
+    p->source.max_pages = lf_model_is_seq2seq(p->mc) ? p->max_pages : 0;
     int64_t tokens = o->kv_tokens > 0 ? o->kv_tokens : o->slots * p->max_pages * o->page_tokens;
     p->n_pages = (tokens + o->page_tokens - 1) / o->page_tokens;
     return 0;
@@ -75,6 +86,53 @@ static int add_chain(int *chain, lf_plan *plan, lf_graph *g, int k, lf_err *err)
     return *chain < 0 ? *chain : 0;
 }
 
+/* A graph for sources of up to so many tokens, as one more time of the plan. */
+static int add_source(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, lf_err *err)
+{
+    struct lf_paged_sources *s = &p->source;
+    const struct lf_decoder_paged d = {.n_seq = p->o.slots,
+                                       .page_tokens = p->o.page_tokens,
+                                       .cache = p->o.cache,
+                                       .mode = lf_plan_mode(plan),
+                                       .source_rows = rows,
+                                       .n_source_pages = p->o.slots * s->max_pages,
+                                       .max_source_pages = s->max_pages};
+    char name[32];
+    const int k = s->n_buckets, era = p->n_buckets + k;
+    if (era >= LF_PAGED_MAX_BUCKETS)
+        return lf_fail(err, LF_EINVAL, "sources of %lld tokens are too many", (long long)rows);
+    snprintf(name, sizeof name, "source%lld", (long long)rows);
+    const int rc =
+        add_chain(&s->chain[k], plan, lf_decoder_source_graph(p->dec, ps, name, &d, err), era, err);
+    s->rows[k] = rows;
+    s->n_buckets += rc == 0;
+    return rc;
+}
+
+enum { SHORT_SOURCE = 32 }; /* the least bucket */
+
+static int plan_sources(lf_paged *p, lf_plan *plan, lf_pstore *ps, lf_err *err)
+{
+    struct lf_paged_sources *s = &p->source;
+    const size_t slots = (size_t)p->o.slots, longest = (size_t)p->o.context;
+    int rc = 0;
+    for (int64_t rows = SHORT_SOURCE; rows < p->o.context && rc == 0; rows *= 2)
+        rc = add_source(p, plan, ps, rows, err);
+    if (rc == 0)
+        rc = add_source(p, plan, ps, p->o.context, err);
+    if (rc != 0)
+        return rc;
+    s->length = lf_calloc(slots, sizeof *s->length, err);
+    s->table = lf_calloc(slots * (size_t)s->max_pages, sizeof *s->table, err);
+    s->last = lf_calloc((size_t)p->o.max_rows, sizeof *s->last, err);
+    s->token = lf_calloc(longest, sizeof *s->token, err);
+    s->pos = lf_calloc(longest, sizeof *s->pos, err);
+    s->seq = lf_calloc(longest, sizeof *s->seq, err);
+    s->cu = lf_calloc(slots + 1, sizeof *s->cu, err);
+    return s->length && s->table && s->last && s->token && s->pos && s->seq && s->cu ? 0
+                                                                                     : LF_ENOMEM;
+}
+
 static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, lf_err *err)
 {
     char name[32];
@@ -91,7 +149,10 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
                                  .media = p->mc->vision.family != 0,
                                  .latent = !lf_plan_target(plan)->sm &&
                                            lf_decoder_keeps_latents(p->dec, ps, lf_plan_mode(plan)),
-                                 .hidden = p->o.speculative};
+                                 .hidden = p->o.speculative,
+                                 .source_rows = p->source.max_pages * p->o.page_tokens,
+                                 .n_source_pages = p->o.slots * p->source.max_pages,
+                                 .max_source_pages = p->source.max_pages};
     if (k == LF_PAGED_MAX_BUCKETS)
         return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
                        (long long)p->o.max_rows);
@@ -209,6 +270,8 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
         rc = plan_drafts(p, plan, ps, err);
     if (rc == 0 && p->o.speculative)
         rc = take_drafts(p, lf_plan_target(plan)->sm != 0, err);
+    if (rc == 0 && lf_model_is_seq2seq(p->mc))
+        rc = plan_sources(p, plan, ps, err);
     if (rc == 0)
         rc = lf_paged_draw_plan(plan, &size, err);
     if (rc == 0)
@@ -230,8 +293,13 @@ void lf_paged_destroy(lf_paged *p)
                             host ? p->draft.argmax : NULL};
     for (size_t i = 0; i < sizeof drafts / sizeof drafts[0]; i++)
         free(drafts[i]);
-    void *const blocks[] = {p->tok,    p->pos,   p->seq,     p->select,  p->lse,    p->z,
-                            p->prefix, p->turns, p->is_long, p->feature, p->places, p->runs};
+    void *const blocks[] = {p->tok,           p->pos,          p->seq,
+                            p->select,        p->lse,          p->z,
+                            p->prefix,        p->turns,        p->is_long,
+                            p->feature,       p->places,       p->runs,
+                            p->source.length, p->source.table, p->source.last,
+                            p->source.token,  p->source.pos,   p->source.seq,
+                            p->source.cu};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     free(p);
@@ -327,6 +395,16 @@ static int write_runs(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
     return write_i32(p, k, "runs", p->runs, 2 * p->rows[k], err);
 }
 
+/* The sources of this step's rows. */
+static int write_sources(lf_paged *p, int k, lf_err *err)
+{
+    struct lf_paged_sources *s = &p->source;
+    for (int64_t i = 0; i < p->rows[k]; i++)
+        s->last[i] = p->seq[i] < 0 ? -1 : s->length[p->seq[i]] - 1;
+    const int rc = write_i32(p, k, "source_last", s->last, p->rows[k], err);
+    return rc != 0 ? rc : write_i32(p, k, "source_table", s->table, p->o.slots * s->max_pages, err);
+}
+
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat
  * row 0. */
 static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
@@ -362,6 +440,8 @@ static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *
         rc = write_places(p, k, in, err);
     if (rc == 0 && p->runs)
         rc = write_runs(p, k, in, err);
+    if (rc == 0 && p->source.n_buckets)
+        rc = write_sources(p, k, err);
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
 
@@ -460,6 +540,52 @@ static int step(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logits *o
 {
     int k = 0, rc = run_rows(ctx, in, &k, err);
     return rc != 0 ? rc : finish_logits(ctx, k, in->n_want, out, err);
+}
+
+/* ---- sources ---- */
+
+static int write_source(lf_paged *p, int k, const char *name, const int32_t *v, int64_t n,
+                        lf_err *err)
+{
+    return lf_exec_write(p->ex, p->source.chain[k], 0, name, v, (size_t)n * sizeof *v, err);
+}
+
+/* The graph's documents are the source, and padding. */
+static int write_encoded(lf_paged *p, int k, int64_t slot, int64_t n, lf_err *err)
+{
+    struct lf_paged_sources *s = &p->source;
+    const int64_t cap = s->rows[k];
+    for (int64_t i = 0; i < cap; i++) {
+        s->token[i] = i < n ? s->token[i] : 0;
+        s->pos[i] = (int32_t)(i < n ? i : i - n);
+        s->seq[i] = i < n ? (int32_t)slot : -1;
+    }
+    for (int64_t i = 0; i <= p->o.slots; i++)
+        s->cu[i] = (int32_t)(i == 0 ? 0 : i == 1 ? n : cap);
+    int rc = write_source(p, k, "source_tokens", s->token, cap, err);
+    rc = rc != 0 ? rc : write_source(p, k, "source_positions", s->pos, cap, err);
+    rc = rc != 0 ? rc : write_source(p, k, "source_seq", s->seq, cap, err);
+    rc = rc != 0 ? rc : write_source(p, k, "source_cu_seqlens", s->cu, p->o.slots + 1, err);
+    return rc != 0 ? rc
+                   : write_source(p, k, "source_table", s->table, p->o.slots * s->max_pages, err);
+}
+
+static int encode(void *ctx, int64_t slot, int64_t n, const int32_t *source, size_t n_source,
+                  lf_err *err)
+{
+    lf_paged *p = ctx;
+    struct lf_paged_sources *s = &p->source;
+    int k = 0;
+    for (int64_t i = slot; i < slot + n; i++) {
+        s->length[i] = (int32_t)n_source;
+        for (int64_t page = 0; page < s->max_pages; page++)
+            s->table[i * s->max_pages + page] = (int32_t)(slot * s->max_pages + page);
+    }
+    while (s->rows[k] < (int64_t)n_source)
+        k++;
+    memcpy(s->token, source, n_source * sizeof *source);
+    const int rc = write_encoded(p, k, slot, (int64_t)n_source, err);
+    return rc != 0 ? rc : lf_exec_run(p->ex, s->chain[k], LF_FWD, 0, LF_FIRST, err);
 }
 
 /* ---- drafts ---- */
@@ -569,6 +695,9 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .places = p->places != NULL,
                           .recurrent = lf_model_recurs(p->mc),
                           .runs = p->runs != NULL,
+                          .max_source = p->source.n_buckets ? p->o.context : 0,
+                          .decoder_start = (int32_t)p->mc->decoder_start,
+                          .encode = p->source.n_buckets ? encode : NULL,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step,
                           .begin = ahead ? begin : NULL,

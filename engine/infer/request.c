@@ -146,6 +146,23 @@ static int prompt_text(gen_request *r, const lf_gen_defaults *d, lf_buf *text, u
     return lf_buf_check(text, err);
 }
 
+/* A source ends as in training, where its tokenizer does not see to that. */
+static int end_source(const gen_members *g, gen_request *r, int32_t token, lf_err *err)
+{
+    const size_t n = r->job.n_prompt;
+    if (n > 0 && r->job.prompt[n - 1] == token)
+        return 0;
+    int32_t *v = lf_arena_alloc(g->a, n + 1, sizeof *v, err);
+    if (!v)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        v[i] = r->job.prompt[i];
+    v[n] = token;
+    r->job.prompt = v;
+    r->job.n_prompt = n + 1;
+    return 0;
+}
+
 static int encode_prompt(const gen_members *g, gen_request *r, const lf_gen_defaults *d,
                          struct lf_gen_sights *sights, lf_err *err)
 {
@@ -158,6 +175,8 @@ static int encode_prompt(const gen_members *g, gen_request *r, const lf_gen_defa
     if (rc == 0)
         rc = lf_gen_encode(g, text.data ? text.data : "", text.len, flags, &r->job.prompt,
                            &r->job.n_prompt, err);
+    if (rc == 0 && d->answers && r->add_special && r->job.n_prompt > 0)
+        rc = end_source(g, r, d->source_end, err);
     lf_buf_fini(&text);
     return rc;
 }
@@ -409,11 +428,25 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
     return rc;
 }
 
+/* What the decoder of an encoder-decoder begins with, in the memory of the jobs. */
+static int read_sources(lf_gen_jobs *jobs, const lf_gen_model *m, lf_err *err)
+{
+    pool *p = jobs->priv;
+    if (!m->max_source || !jobs->n)
+        return 0;
+    int32_t *tokens =
+        lf_arena_alloc(p->arena, lf_gen_source_room(jobs->v, jobs->n), sizeof *tokens, err);
+    if (!tokens)
+        return LF_ENOMEM;
+    lf_gen_read_sources(m, jobs->v, jobs->n, tokens);
+    return 0;
+}
+
 int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer *tok, lf_err *err)
 {
     pool *p = jobs->priv;
     size_t kept = 0;
-    int rc = 0;
+    int rc = read_sources(jobs, m, err);
     for (size_t i = 0; i < jobs->n_req && rc == 0; i++) {
         lf_gen_request *q = &jobs->req[i];
         lf_err why = LF_ERR_INIT;

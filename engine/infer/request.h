@@ -55,6 +55,10 @@ typedef struct lf_gen_defaults {
     /* NULL, or members as above that are applied first, such as logit_bias and bad_words;
      * borrowed */
     json_t *more;
+    /* of encoder-decoders: a prompt in words is a source, which ends with this token, as in
+     * training */
+    bool answers;
+    int32_t source_end;
     const lf_gen_eyes *eyes; /* NULL: there are no pictures; outlives the jobs */
     /* Appends the text that the model continues; tools and kwargs may be NULL. chat NULL: there is
      * no chat template. */

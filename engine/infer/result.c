@@ -160,7 +160,8 @@ static void add_line(lf_buf *out, const lf_gen_result *r)
     size_t top = j->top_logprobs > 0 ? (size_t)j->top_logprobs : 0;
     lf_buf_adds(out, "{\"id\":");
     lf_buf_add_json(out, j->id, strlen(j->id));
-    lf_buf_addf(out, ",\"sample\":%u,\"prompt_tokens\":%zu,\"text\":", j->sample, j->n_prompt);
+    lf_buf_addf(out, ",\"sample\":%u,\"prompt_tokens\":%zu,\"text\":", j->sample,
+                j->source ? j->n_source : j->n_prompt);
     lf_buf_add_json(out, r->text, r->text_len);
     lf_buf_adds(out, ",\"token_ids\":");
     add_ints(out, r->tokens, r->n);
@@ -322,7 +323,8 @@ static void add_batch_line(lf_gen_writer *w, const lf_gen_request *q, lf_buf *ou
 {
     const char *model = *q->model ? q->model : w->model;
     unsigned long long h = (unsigned long long)lf_sample_seed(0, q->id, 0);
-    size_t prompt = w->jobs->v[q->first].n_prompt, made = 0;
+    const lf_gen_job *first = &w->jobs->v[q->first];
+    size_t prompt = first->source ? first->n_source : first->n_prompt, made = 0;
     bool chat = q->form == LF_FORM_CHAT;
     open_batch_line(out, q, 200);
     lf_buf_addf(out, "{\"id\":\"%s-%016llx\",\"object\":\"%s\",\"created\":0,\"model\":",

@@ -50,8 +50,13 @@ static int add_generation(lf_runner *r, lf_err *err)
 
 static int add_score(lf_runner *r, lf_err *err)
 {
+    const int64_t context = r->m.o.max_context;
     struct lf_decoder_rows rows = {
-        .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = r->m.o.max_context};
+        .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = context};
+    if (lf_model_is_seq2seq(lf_decoder_config(r->m.dec))) {
+        rows.source_rows = r->o.score_rows;
+        rows.max_source = context;
+    }
     lf_graph *g = lf_model_need_next(lf_decoder_config(r->m.dec), err)
                       ? NULL
                       : lf_decoder_score_graph(r->m.dec, r->m.ps, "score", &rows, err);
@@ -209,6 +214,17 @@ int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
 
 /* ---- scoring --------------------------------------------------------------------------------- */
 
+static int write_score_source(lf_runner *r, const struct lf_score_rows *in, lf_err *err)
+{
+    const int64_t rows = r->o.score_rows;
+    int rc = write_i32(r, r->score_chain, "source_tokens", in->source_token, rows, err);
+    if (rc == 0)
+        rc = write_i32(r, r->score_chain, "source_positions", in->source_position, rows, err);
+    return rc != 0 ? rc
+                   : write_i32(r, r->score_chain, "source_cu_seqlens", in->source_cu_seqlens,
+                               r->o.score_docs + 1, err);
+}
+
 static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
                    lf_err *err)
 {
@@ -222,6 +238,8 @@ static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32
         rc = write_i32(r, r->score_chain, "positions", in->position, rows, err);
     if (rc == 0)
         rc = write_i32(r, r->score_chain, "cu_seqlens", in->cu_seqlens, r->o.score_docs + 1, err);
+    if (rc == 0 && lf_model_is_seq2seq(&r->m.model))
+        rc = write_score_source(r, in, err);
     const struct lf_decoder_docs docs = {
         .cu_seqlens = in->cu_seqlens, .n = r->o.score_docs, .rows = rows};
     if (rc == 0)
@@ -246,7 +264,15 @@ int lf_runner_score_model(lf_runner *r, lf_score_model *out, lf_err *err)
 {
     if (r->score_chain < 0)
         return lf_fail(err, LF_EINVAL, "the runner was opened without scoring");
-    *out = (lf_score_model){
-        r, r->o.score_rows, r->m.o.max_context, r->o.score_docs, r->m.model.vocab, forward};
+    *out = (lf_score_model){.ctx = r,
+                            .rows = r->o.score_rows,
+                            .max_context = r->m.o.max_context,
+                            .max_docs = r->o.score_docs,
+                            .vocab = r->m.model.vocab,
+                            .forward = forward};
+    if (lf_model_is_seq2seq(&r->m.model)) {
+        out->source_rows = r->o.score_rows;
+        out->decoder_start = (int32_t)r->m.model.decoder_start;
+    }
     return 0;
 }

@@ -15,6 +15,8 @@ typedef struct batch {
     float *loss;
     size_t used; /* rows */
     int64_t docs;
+    int32_t *source, *source_position, *source_cu; /* of an encoder-decoder */
+    size_t source_used;
 } batch;
 
 static int batch_create(batch *b, const lf_score_model *m, lf_err *err)
@@ -27,6 +29,11 @@ static int batch_create(batch *b, const lf_score_model *m, lf_err *err)
     b->argmax = lf_calloc(rows, sizeof *b->argmax, err);
     b->loss = lf_calloc(rows, sizeof *b->loss, err);
     b->cu = lf_calloc((size_t)m->max_docs + 1, sizeof *b->cu, err);
+    b->source = lf_calloc((size_t)m->source_rows, sizeof *b->source, err);
+    b->source_position = lf_calloc((size_t)m->source_rows, sizeof *b->source_position, err);
+    b->source_cu = lf_calloc((size_t)m->max_docs + 1, sizeof *b->source_cu, err);
+    if (!b->source || !b->source_position || !b->source_cu)
+        return LF_ENOMEM;
     return b->token && b->target && b->position && b->argmax && b->loss && b->cu ? 0 : LF_ENOMEM;
 }
 
@@ -38,6 +45,38 @@ static void batch_destroy(batch *b)
     free(b->argmax);
     free(b->loss);
     free(b->cu);
+    free(b->source);
+    free(b->source_position);
+    free(b->source_cu);
+}
+
+/* Rows of a decoder that an item takes, and rows of sources. */
+static size_t item_rows(const lf_score_model *m, const lf_score_item *it)
+{
+    return m->source_rows > 0 ? it->n - it->first : it->n - 1;
+}
+static size_t item_source(const lf_score_model *m, const lf_score_item *it)
+{
+    return m->source_rows > 0 ? it->first : 0;
+}
+
+/* What the decoder reads is what it says, one token later. */
+static void batch_add_pair(batch *b, const lf_score_model *m, const lf_score_item *it)
+{
+    const size_t n = it->n - it->first;
+    for (size_t i = 0; i < n; i++) {
+        b->token[b->used + i] = i == 0 ? m->decoder_start : it->tokens[it->first + i - 1];
+        b->target[b->used + i] = it->tokens[it->first + i];
+        b->position[b->used + i] = (int32_t)i;
+    }
+    for (size_t i = 0; i < it->first; i++) {
+        b->source[b->source_used + i] = it->tokens[i];
+        b->source_position[b->source_used + i] = (int32_t)i;
+    }
+    b->used += n;
+    b->source_used += it->first;
+    b->cu[++b->docs] = (int32_t)b->used;
+    b->source_cu[b->docs] = (int32_t)b->source_used;
 }
 
 static void batch_add(batch *b, const lf_score_item *it)
@@ -53,7 +92,8 @@ static void batch_add(batch *b, const lf_score_item *it)
 
 static int check_item(const lf_score_model *m, const lf_score_item *it, size_t index, lf_err *err)
 {
-    if (it->first < 1 || it->first >= it->n || it->n - 1 > (size_t)m->max_context)
+    const size_t most = (size_t)m->max_context;
+    if (it->first < 1 || it->first >= it->n || item_rows(m, it) > most || item_source(m, it) > most)
         return lf_fail(err, LF_EINVAL,
                        "item %zu: scoring tokens %zu to %zu does not fit the context of %lld",
                        index, it->first, it->n, (long long)m->max_context);
@@ -65,14 +105,14 @@ static int check_item(const lf_score_model *m, const lf_score_item *it, size_t i
     return 0;
 }
 
-static int batch_score(const batch *b, const lf_score_item *items, size_t first, lf_score *out,
-                       lf_err *err)
+static int batch_score(const batch *b, bool pairs, const lf_score_item *items, size_t first,
+                       lf_score *out, lf_err *err)
 {
     for (int64_t d = 0; d < b->docs; d++) {
         const lf_score_item *it = &items[first + (size_t)d];
         lf_score s = {0, true, it->n - it->first};
         for (size_t t = it->first; t < it->n; t++) {
-            size_t r = (size_t)b->cu[d] + t - 1;
+            size_t r = (size_t)b->cu[d] + t - (pairs ? it->first : 1);
             if (!isfinite(b->loss[r]))
                 return lf_fail(err, LF_ENUMERIC,
                                "item %zu: the log-probability of token %zu is not finite; the "
@@ -92,17 +132,26 @@ static size_t batch_fill(batch *b, const lf_score_model *m, const lf_score_item 
                          size_t n_items)
 {
     size_t n = 0;
-    b->used = 0;
+    b->used = b->source_used = 0;
     b->docs = 0;
-    while (at + n < n_items && b->docs < m->max_docs &&
-           b->used + items[at + n].n - 1 <= (size_t)m->rows)
-        batch_add(b, &items[at + n++]);
+    for (; at + n < n_items && b->docs < m->max_docs &&
+           b->used + item_rows(m, &items[at + n]) <= (size_t)m->rows &&
+           b->source_used + item_source(m, &items[at + n]) <= (size_t)m->source_rows;
+         n++)
+        if (m->source_rows > 0)
+            batch_add_pair(b, m, &items[at + n]);
+        else
+            batch_add(b, &items[at + n]);
+    for (size_t i = b->source_used; i < (size_t)m->source_rows; i++)
+        b->source[i] = b->source_position[i] = 0;
     for (size_t i = b->used; i < (size_t)m->rows; i++) {
         b->token[i] = b->position[i] = 0;
         b->target[i] = -1;
     }
     for (int64_t d = b->docs + 1; d <= m->max_docs; d++)
         b->cu[d] = (int32_t)b->used;
+    for (int64_t d = b->docs + 1; d <= m->max_docs; d++)
+        b->source_cu[d] = (int32_t)b->source_used;
     return n;
 }
 
@@ -126,10 +175,11 @@ int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_i
             break;
         }
         size_t n = batch_fill(&b, m, items, at, n_items);
-        const struct lf_score_rows in = {b.token, b.target, b.position, b.cu, b.docs};
+        const struct lf_score_rows in = {b.token, b.target, b.position,        b.cu,
+                                         b.docs,  b.source, b.source_position, b.source_cu};
         rc = m->forward(m->ctx, &in, b.loss, b.argmax, err);
         if (rc == 0)
-            rc = batch_score(&b, items, at, out, err);
+            rc = batch_score(&b, m->source_rows > 0, items, at, out, err);
         at += n;
         if (rc == 0 && watch.progress)
             watch.progress(watch.arg, at);

@@ -20,6 +20,9 @@ struct lf_score_rows {
     const int32_t *token, *target, *position; /* [rows] */
     const int32_t *cu_seqlens;                /* [max_docs + 1] */
     int64_t n_docs;
+    /* with source_rows of the model: the sources of these documents, in the same way */
+    const int32_t *source_token, *source_position; /* [source_rows] */
+    const int32_t *source_cu_seqlens;              /* [max_docs + 1] */
 };
 
 /* A forward pass over `rows` packed rows: loss[r] = -log p(target[r] | the document up to r), 0 for
@@ -30,12 +33,17 @@ typedef struct lf_score_model {
     int64_t max_context; /* most tokens that the model reads at once */
     int64_t max_docs;    /* of a batch */
     int64_t vocab;
+    /* Of an encoder-decoder: rows of sources of a batch, >= max_context; 0: of a decoder. The
+     * decoder reads decoder_start first. */
+    int64_t source_rows;
+    int32_t decoder_start;
     int (*forward)(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
                    lf_err *err);
 } lf_score_model;
 
 /* Tokens [first, n) are scored, each given all tokens before it; 1 <= first < n <= max_context + 1,
- * because the last token is not read. */
+ * because the last token is not read. For an encoder-decoder tokens before `first` are the source,
+ * and both parts are at most max_context. */
 typedef struct lf_score_item {
     const int32_t *tokens;
     size_t n, first;

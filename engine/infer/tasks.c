@@ -40,6 +40,12 @@ lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_c
     return t;
 }
 
+void lf_tasks_answer(lf_tasks *t, int64_t end)
+{
+    t->pairs = true;
+    t->source_end = end;
+}
+
 void lf_tasks_destroy(lf_tasks *t)
 {
     if (!t)

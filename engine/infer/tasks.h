@@ -68,6 +68,11 @@ typedef struct lf_tasks lf_tasks;
 lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context,
                           lf_err *err);
 void lf_tasks_destroy(lf_tasks *t);
+/* The model is an encoder-decoder, before there are documents: a context is its source, with the
+ * tokens that the tokenizer adds to a text, a continuation what it says, and max_context bounds
+ * each of them. So does lm-eval with seq2seq models. A source ends with `end`, which is added where
+ * the tokenizer adds none (-1: never). */
+void lf_tasks_answer(lf_tasks *t, int64_t end);
 
 /* Adds a task from a file, whose name without folder and ending is that of the task. For rolling a
  * .jsonl file has {"text"} in each line; any other file is one document. limit > 0: only the first

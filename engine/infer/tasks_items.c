@@ -23,6 +23,10 @@ int lf_tasks_add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first
 static int add_windows(lf_tasks *t, const int32_t *with_prefix, size_t n, lf_err *err)
 {
     int rc = 0;
+    if (t->pairs)
+        return lf_fail(err, LF_ENOTSUP,
+                       "an encoder-decoder answers a source, so it has no likelihood of a text "
+                       "alone");
     size_t k = lf_rolling_windows(n, (size_t)t->max_context, 1, NULL, 0);
     lf_window *w = lf_calloc(k + 1, sizeof *w, err);
     if (!w)
@@ -66,6 +70,14 @@ int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special
         with_special = false;
     return lf_tokenizer_encode(t->state, text, len, with_special ? LF_TOK_TEMPLATE : 0, ids, NULL,
                                err);
+}
+
+int lf_tasks_encode_source(lf_tasks *t, const char *text, size_t len, lf_ids *ids, lf_err *err)
+{
+    const int rc = lf_tasks_encode(t, text, len, true, ids, err);
+    const bool ended = ids->n > 0 && ids->v[ids->n - 1] == t->source_end;
+    return rc != 0 || t->source_end < 0 || ended ? rc
+                                                 : lf_ids_add(ids, (uint32_t)t->source_end, err);
 }
 
 int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_tokens, lf_err *err)
@@ -141,6 +153,40 @@ static int add_scored(lf_tasks *t, eval_context *c, const lf_ids *all, size_t fi
     return rc;
 }
 
+/* For an encoder-decoder both are encoded alone; of a source that is too long the end is kept. */
+static int add_answer(lf_tasks *t, eval_context *c, const lf_buf *text, const char *cont,
+                      size_t cont_len, lf_err *err)
+{
+    const size_t most = (size_t)t->max_context;
+    lf_ids head = {0}, tail = {0};
+    int rc = c->sights ? lf_fail(err, LF_EINVAL, "an encoder-decoder sees no pictures") : 0;
+    if (rc == 0 && text->len > 0)
+        rc = lf_tasks_encode_source(t, text->data, text->len, &head, err);
+    if (rc == 0)
+        rc = lf_tasks_encode(t, cont, cont_len, false, &tail, err);
+    if (rc == 0 && (tail.n == 0 || tail.n > most))
+        rc = lf_fail(err, LF_EINVAL,
+                     "the continuation '%.*s' has %zu tokens, and the decoder says 1 to %zu",
+                     (int)(cont_len < 60 ? cont_len : 60), cont, tail.n, most);
+    const size_t cut = head.n > most ? head.n - most : 0, n = head.n - cut;
+    int32_t *v = rc == 0 ? lf_arena_alloc(t->arena, n + tail.n + 1, sizeof *v, err) : NULL;
+    if (rc == 0 && !v)
+        rc = LF_ENOMEM;
+    size_t at = 0;
+    if (rc == 0 && n == 0) /* an empty context is the prefix */
+        v[at++] = t->prefix;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        v[at++] = (int32_t)head.v[cut + i];
+    const size_t first = at;
+    for (size_t i = 0; i < tail.n && rc == 0; i++)
+        v[at++] = (int32_t)tail.v[i];
+    t->n_truncated += cut > 0;
+    rc = rc != 0 ? rc : lf_tasks_add_item(t, v, at, first, err);
+    lf_ids_fini(&head);
+    lf_ids_fini(&tail);
+    return rc;
+}
+
 int lf_tasks_add_continuation(lf_tasks *t, eval_context *c, const char *cont, size_t cont_len,
                               lf_err *err)
 {
@@ -152,6 +198,12 @@ int lf_tasks_add_continuation(lf_tasks *t, eval_context *c, const char *cont, si
     const bool special = ctx->len + c->tail.len > 0;
     lf_buf_add(&whole, ctx->data, ctx->len);
     lf_buf_add(&whole, c->tail.data, c->tail.len);
+    if (t->pairs) {
+        int rc = lf_buf_check(&whole, err);
+        rc = rc != 0 ? rc : add_answer(t, c, &whole, cont, cont_len, err);
+        lf_buf_fini(&whole);
+        return rc;
+    }
     lf_buf_add(&whole, cont, cont_len);
     int rc = lf_buf_check(&whole, err);
     if (rc == 0)

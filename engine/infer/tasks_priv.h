@@ -58,6 +58,10 @@ struct lf_tasks {
     lf_tok_state *state;
     int32_t prefix;
     int64_t max_context;
+    /* the model is an encoder-decoder: a context is a source, which ends with source_end (-1: as
+     * its tokenizer has it) */
+    bool pairs;
+    int64_t source_end;
     lf_arena *arena; /* token ids, names */
     eval_task *tasks;
     eval_doc *docs;
@@ -80,6 +84,8 @@ int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const 
 int lf_tasks_begin_doc(lf_tasks *t, eval_doc **out, lf_err *err);
 void lf_tasks_end_doc(lf_tasks *t);
 
+/* Ids of a source. */
+int lf_tasks_encode_source(lf_tasks *t, const char *text, size_t len, lf_ids *ids, lf_err *err);
 int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special, lf_ids *ids,
                     lf_err *err);
 int lf_tasks_add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first, lf_err *err);

@@ -187,10 +187,11 @@ static int read_gen(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
 static int read_ids(lf_tasks *t, eval_context *c, eval_gen *g, lf_err *err)
 {
     lf_ids ids = {0};
-    int rc = lf_tasks_encode(t, c->text.data, c->text.len, true, &ids, err);
+    int rc = t->pairs ? lf_tasks_encode_source(t, c->text.data, c->text.len, &ids, err)
+                      : lf_tasks_encode(t, c->text.data, c->text.len, true, &ids, err);
     if (rc == 0 && ids.n == 0)
         rc = lf_fail(err, LF_EINVAL, "the context is empty");
-    const size_t most = (size_t)(t->max_context - g->max_tokens),
+    const size_t most = (size_t)(t->max_context - (t->pairs ? 0 : g->max_tokens)),
                  cut = ids.n > most ? ids.n - most : 0;
     if (rc == 0 && c->sights && cut > 0)
         rc = lf_fail(err, LF_EINVAL,

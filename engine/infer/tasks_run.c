@@ -234,6 +234,12 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
     if ((int64_t)lf_tokenizer_vocab_size(t->tok) < model.vocab)
         model.vocab =
             (int64_t)lf_tokenizer_vocab_size(t->tok); /* rows that no token names are not drawn */
+    int32_t *starts =
+        rc == 0 ? lf_arena_alloc(ids, lf_gen_source_room(jobs, total), sizeof *starts, err) : NULL;
+    if (rc == 0 && !starts)
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        lf_gen_read_sources(&model, jobs, total, starts);
     if (rc == 0)
         rc = lf_gen_run(&model,
                         &(struct lf_gen_work){.tok = t->tok,
@@ -334,7 +340,8 @@ static bool shares(const lf_tasks *t, const struct lf_eval_models *m, size_t doc
 {
     const eval_doc *d = &t->docs[doc];
     const struct shared_items in = items_of(t, doc, d->n_items);
-    return sees(&in) || (m->gen && !m->gen->prefix && !m->no_sharing && worth_sharing(m->gen, &in));
+    return sees(&in) || (m->gen && !m->gen->prefix && !m->gen->max_source && !m->no_sharing &&
+                         worth_sharing(m->gen, &in));
 }
 
 /* Scores of the items of documents [first, first + n), s[0] of the first; documents of one kind

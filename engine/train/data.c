@@ -38,7 +38,9 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
                            .rows = rows_of(c),
                            .mismatched = c->objective && c->objective->mismatched,
                            .pictures = lf_train_pictures(c),
-                           .mlm = c->mlm};
+                           .mlm = c->mlm,
+                           .seq2seq = c->seq2seq.source_length ? &c->seq2seq : NULL,
+                           .decoder_start = mc ? (int32_t)mc->decoder_start : 0};
     if (mc && c->max_patches) {
         const struct lf_decoder_media m =
             lf_sight_bounds(mc, c->max_patches, c->max_tiles, (int64_t)lc.B * lc.T);
@@ -227,6 +229,14 @@ static void tell_left_out(const lf_trainer *t, const lf_loader *l, size_t source
     if (!lf_loader_left_out(l, source))
         return;
     lf_loader_needs(l, source, needs);
+    if (t->c->seq2seq.source_length) {
+        lf_train_log(t, 1,
+                     "%llu of %llu documents of a %s split have no source or no target, or more "
+                     "tokens than source_length = %d and seq_length = %d hold, and are left out",
+                     (unsigned long long)lf_loader_left_out(l, source), (unsigned long long)all,
+                     split, t->c->seq2seq.source_length, t->c->seq_length);
+        return;
+    }
     if (lf_train_pictures(t->c)) {
         lf_train_log(t, 1,
                      "%llu of %llu documents of a %s split have no pictures, or too many, and are "

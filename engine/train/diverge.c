@@ -36,6 +36,9 @@ static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_ba
     if (!bad && tokens)
         bad = add_ints(o, "tokens", b->tokens, rows) || add_ints(o, "targets", b->targets, rows) ||
               add_ints(o, "cu_seqlens", b->cu_seqlens, b->n_segs + 1);
+    if (!bad && tokens && b->S)
+        bad = add_ints(o, "source_tokens", b->source_tokens, (int64_t)b->B * b->S) ||
+              add_ints(o, "source_cu_seqlens", b->source_cu_seqlens, b->n_segs + 1);
     bad = bad || json_array_append(micro, o);
     json_decref(docs);
     json_decref(o);

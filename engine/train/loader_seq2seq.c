@@ -116,7 +116,7 @@ static int fill_pair(const lf_loader *l, lf_loader_batch *b, struct place *at,
 /* All segments of a row are one text. */
 static int fill_text(const lf_loader *l, lf_loader_batch *b, struct place *at,
                      const struct lf_loader_src *src, const lf_pack_seg *segs, uint32_t n_segs,
-                     int64_t sample, lf_err *err)
+                     lf_err *err)
 {
     int32_t n = 0;
     int rc = 0;
@@ -128,7 +128,7 @@ static int fill_text(const lf_loader *l, lf_loader_batch *b, struct place *at,
         return rc;
     struct lf_seq2seq_row r = {.seed = l->order.seed,
                                .valid = l->order.mode == LF_LOADER_VALID,
-                               .sample = sample,
+                               .sample = b->sample_ids[at->source / (size_t)b->S],
                                .eos = l->pad_token,
                                .text = l->row,
                                .n = n,
@@ -169,7 +169,7 @@ int lf_loader_seq2seq_fill(const lf_loader *l, lf_loader_batch *b, int32_t row,
     struct lf_unit_part part[LF_UNIT_PARTS];
     int rc = 0;
     if (l->text && n_segs > 0)
-        rc = fill_text(l, b, &at, src, segs, n_segs, b->sample_ids[row], err);
+        rc = fill_text(l, b, &at, src, segs, n_segs, err);
     for (uint32_t k = 0; !l->text && k < n_segs && rc == 0; k++) {
         lf_units_parts(&src->units, &segs[k], part);
         rc = fill_pair(l, b, &at, src, &part[0].seg, err);

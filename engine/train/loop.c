@@ -447,6 +447,21 @@ static int row_buffers(lf_trainer *t, lf_err *err)
     return t->own_rows && t->own_buf && (t->blocks_buf || !gather) ? 0 : LF_ENOMEM;
 }
 
+/* For dropout in the encoder of an encoder-decoder. */
+static int take_source_rows(lf_trainer *t, lf_err *err)
+{
+    const int64_t length = t->c->seq2seq.source_length, rows = t->c->micro_batch * length;
+    if (!length)
+        return 0;
+    t->source_samples_buf = lf_arena_alloc(t->run.arena, (size_t)rows, sizeof(int64_t), err);
+    t->source_offsets_buf = lf_arena_alloc(t->run.arena, (size_t)rows, sizeof(int32_t), err);
+    if (!t->source_samples_buf || !t->source_offsets_buf)
+        return LF_ENOMEM;
+    for (int64_t r = 0; r < rows; r++)
+        t->source_offsets_buf[r] = (int32_t)(r % length);
+    return 0;
+}
+
 /* Host memory for inputs that the loader does not make. */
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
@@ -483,7 +498,7 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         return LF_ENOMEM;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->offsets_buf[r] = (int32_t)(r % t->c->seq_length);
-    return 0;
+    return take_source_rows(t, err);
 }
 
 /* The valid splits are what a guest may ask about. */

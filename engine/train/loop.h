@@ -127,6 +127,9 @@ struct lf_train_config {
     /* without an objective: tokens are hidden and said, of a model with mask = both; borrowed;
      * NULL: the next tokens are */
     const lf_mlm *mlm;
+    /* of an encoder-decoder, without an objective: what its samples are; with source_length 0 there
+     * is none */
+    lf_seq2seq seq2seq;
     bool mtp_asked; /* it was given, so a model without such heads is refused */
     struct lf_scaler_opts scaler;
     /* without an objective: the metrics have the mean entropy of the predictions */

@@ -132,6 +132,9 @@ struct lf_trainer {
     size_t *packs_part;                 /* bytes of each of these ranks */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
+    /* the same of the rows of an encoder-decoder's sources */
+    int64_t *source_samples_buf;
+    int32_t *source_offsets_buf;
     json_t *hf_config;   /* a string: see keep_config in resume.c; NULL: there is none; owned */
     lf_sight *sight;     /* of the newest micro-batch, with max_patches; else NULL */
     float *noise_buf;    /* rows, hidden: with neftune_alpha */

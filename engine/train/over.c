@@ -97,6 +97,31 @@ static bool of_training(const lf_trainer *t, int chain)
     return yes;
 }
 
+/* What the encoder of an encoder-decoder reads. */
+static int write_source(const lf_trainer *t, const struct lf_train_inputs *in,
+                        const lf_loader_batch *b, lf_err *err)
+{
+    lf_exec *ex = t->m.ex;
+    const size_t i32 = sizeof(int32_t), rows = (size_t)b->B * (size_t)b->S;
+    int rc =
+        lf_exec_write(ex, in->chain, in->slot, "source_tokens", b->source_tokens, rows * i32, err);
+    if (rc == 0)
+        rc = lf_exec_write(ex, in->chain, in->slot, "source_positions", b->source_positions,
+                           rows * i32, err);
+    if (rc == 0)
+        rc = lf_exec_write(ex, in->chain, in->slot, "source_cu_seqlens", b->source_cu_seqlens,
+                           ((size_t)t->m.n_docs + 1) * i32, err);
+    if (rc != 0 || !t->source_samples_buf || !of_training(t, in->chain))
+        return rc;
+    for (size_t r = 0; r < rows; r++)
+        t->source_samples_buf[r] = b->sample_ids[r / (size_t)b->S];
+    rc = lf_exec_write(ex, in->chain, in->slot, "source_samples", t->source_samples_buf,
+                       rows * sizeof(int64_t), err);
+    return rc != 0 ? rc
+                   : lf_exec_write(ex, in->chain, in->slot, "source_offsets", t->source_offsets_buf,
+                                   rows * i32, err);
+}
+
 int lf_train_find_texts(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
 {
     return t->texts_cu ? lf_texts_split(b, t->c->objective->separator, t->m.n_docs, t->texts_cu,
@@ -130,6 +155,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
+    if (rc == 0 && b->S)
+        rc = write_source(t, in, b, err);
     if (rc == 0 && t->blocks_buf)
         rc = lf_exec_write(
             ex, chain, slot, LF_CONTEXT_BLOCKS, t->blocks_buf,

@@ -18,8 +18,8 @@
  *
  * where round goes to even numbers; noise and the other tokens are each divided into that many
  * parts of at least one token, all divisions being equally likely, and the parts alternate, the
- * first being of text. So a text of n tokens always has a source of n - noise + spans + 1 tokens and
- * a target of noise + spans + 1, the token of the end of a text counted.
+ * first being of text. So a text of n tokens always has a source of n - noise + spans + 1 tokens
+ * and a target of noise + spans + 1, the token of the end of a text counted.
  *
  * Denoising takes out ceil(share n) tokens. Lengths of spans are drawn from a Poisson distribution
  * until they have that sum; the last is cut, and no more spans are drawn than tokens are taken out.

@@ -112,6 +112,17 @@ static int check_features(const struct lf_train_config *c, lf_err *err)
     return 0;
 }
 
+/* Has the model an encoder for sources, if there are some? */
+static int check_source(const struct lf_train_config *c, const lf_model_config *mc, lf_err *err)
+{
+    return !c->seq2seq.source_length || lf_model_is_seq2seq(mc)
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "source_length = %d is of encoder-decoders ([model] encoder_layers), and "
+                         "this model reads one text; leave it out",
+                         c->seq2seq.source_length);
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -138,6 +149,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->model_given && !lf_model_restores(&c->model) && c->seq_length > c->model.max_positions)
         return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld",
                        c->seq_length, (long long)c->model.max_positions);
+    if (c->model_given && check_source(c, &c->model, err))
+        return LF_EINVAL;
     if (lf_early_check(c->hours, c->schedule, err))
         return LF_EINVAL;
     if (c->decay_steps && c->schedule != LF_SCHED_WSD)
@@ -211,6 +224,9 @@ static int add_chain(struct lf_train_model *m, const struct lf_train_config *c,
     const struct lf_decoder_rows r = {.rows = m->own_rows,
                                       .n_docs = m->n_docs,
                                       .max_doc = c->seq_length,
+                                      .source_rows =
+                                          (int64_t)c->micro_batch * c->seq2seq.source_length,
+                                      .max_source = c->seq2seq.source_length,
                                       .noise = c->neftune_alpha > 0,
                                       .entropy = c->entropy,
                                       .media = c->max_patches ? &m->media : NULL,
@@ -281,6 +297,35 @@ static int check_mask(const struct lf_train_config *c, const lf_model_config *mc
                        "mask = both, which the families bert, roberta, distilbert and modernbert "
                        "have");
     return lf_mlm_check(c->mlm, mc->vocab, err);
+}
+
+/* An encoder-decoder is trained on sources and targets, and nothing else is. */
+static int check_seq2seq(const struct lf_train_config *c, const lf_model_config *mc,
+                         const struct lf_train_who *who, lf_err *err)
+{
+    if (!lf_model_is_seq2seq(mc))
+        return check_source(c, mc, err);
+    if (c->objective)
+        return lf_fail(err, LF_ENOTSUP,
+                       "this model is an encoder-decoder ([model] encoder_layers): it is trained "
+                       "by lf-pretrain and lf-sft alone so far");
+    if (!c->seq2seq.source_length)
+        return lf_fail(err, LF_EINVAL,
+                       "this model is an encoder-decoder ([model] encoder_layers): give "
+                       "source_length, the tokens that its encoder reads of a sequence");
+    if (c->guest)
+        return lf_fail(err, LF_ENOTSUP,
+                       "samples during training (sample_interval) continue texts, and an "
+                       "encoder-decoder answers a source; leave them out");
+    if (c->neftune_alpha > 0)
+        return lf_fail(err, LF_ENOTSUP,
+                       "neftune_alpha: noise on the embeddings of sources is not there yet; leave "
+                       "it out");
+    return who->context_ranks > 1
+               ? lf_fail(err, LF_ENOTSUP,
+                         "context = %d: the rows of sources are not divided; take context = 1",
+                         who->context_ranks)
+               : 0;
 }
 
 int lf_train_context_check(const struct lf_train_config *c, const struct lf_train_who *who,
@@ -395,6 +440,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     m->own_rows = lf_train_own_rows(c, who);
     set_context_order(&layout, mc, m->own_rows);
     int rc = check_mask(c, mc, err);
+    if (rc == 0)
+        rc = check_seq2seq(c, mc, who, err);
     if (rc != 0)
         return rc;
     rc = lf_model_heads_fit(mc, po.target->head_dim, po.target->name, err);

@@ -92,11 +92,18 @@ static void test_run(void)
     lf_err err = LF_ERR_INIT;
     for (size_t i = 0; i < 12; i++)
         items[i] = (lf_score_item){tokens + i, 2 + i % 7, 1 + i % 2 * (i % 7 > 0)};
-    lf_score_model m = {&calls, 64, 8, 64, 10, forward};
+    lf_score_model m = {.ctx = &calls,
+                        .rows = 64,
+                        .max_context = 8,
+                        .max_docs = 64,
+                        .vocab = 10,
+                        .forward = forward};
     memset(ref, 0, sizeof ref);
     memset(got, 0, sizeof got);
     tap_rc(lf_score_run(&m, items, 12, ref, NULL, &err), 0, &err, NULL, "all items in one batch");
-    m = (lf_score_model){&one, 8, 8, 2, 10, forward};
+    m.ctx = &one;
+    m.rows = 8;
+    m.max_docs = 2;
     tap_rc(lf_score_run(&m, items, 12, got, NULL, &err), 0, &err, NULL, "items in small batches");
     tap_ok(calls == 1 && one > 4, "1 batch, and %d", one);
     for (size_t i = 0; i < 12; i++)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes requests.jsonl and expected.jsonl here: prompts, and what transformers' generate makes of them by beam search with the tiny models
 of ../families, in f64. A line of expected.jsonl is the tokens of one result behind its prompt and its score. Ends are tokens that these models like.
-Run by hand: make_beams.py (torch, transformers 5.23)."""
+Run by hand: make_beams.py [FAMILY ...] (torch, transformers 5.23); those of other families stay as they are."""
 import json
 import os
+import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 assert transformers.__version__.startswith("5.23."), "this file is made with transformers 5.23"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,28 +23,45 @@ SETTINGS = [  # beams, results, length_penalty, early_stopping, longest, shortes
     (3, 2, 0.7, "never", 14, 2, [33]),
     (4, 3, 1.0, False, 20, 0, [10, 18]),
 ]
+GREEDY = [(1, 1, 1.0, False, 16, 0, [10, 14, 18]), (1, 1, 1.0, False, 16, 5, [20, 33, 2])]  # of encoder-decoders
+
+
+FAMILIES = ["llama", "gpt2", "t5", "bart"]
+
+
+def kept(name, family):
+    with open(os.path.join(HERE, name)) as f:
+        return [r for r in map(json.loads, f) if r["id"].startswith(family + "-")]
 
 
 def main():
     requests, expected, ended = [], [], 0
-    for family in ["llama", "gpt2"]:
-        model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", family), dtype=torch.float64).eval()
+    for family in FAMILIES:
+        if sys.argv[1:] and family not in sys.argv[1:]:
+            requests += kept("requests.jsonl", family)
+            expected += kept("expected.jsonl", family)
+            continue
+        answers = family in ["t5", "bart"]  # a source; what is generated stands behind the decoder's first token
+        kind = AutoModelForSeq2SeqLM if answers else AutoModelForCausalLM
+        model = kind.from_pretrained(os.path.join(HERE, "..", "families", family), dtype=torch.float64).eval()
+        model.generation_config.forced_bos_token_id = model.generation_config.forced_eos_token_id = None
         g = torch.Generator().manual_seed(5)
-        for k, (beams, n, penalty, early, longest, shortest, ends) in enumerate(SETTINGS):
-            for length in [1, 6, 11]:
-                ids = torch.randint(3, 40, (1, length), generator=g)
+        for k, (beams, n, penalty, early, longest, shortest, ends) in enumerate(SETTINGS + GREEDY * answers):
+            for length in [1, 6, 11] if not answers else [2, 9, 25]:
+                ids = torch.randint(3, min(40, model.config.vocab_size - 1), (1, length), generator=g)
                 out = model.generate(ids, attention_mask=torch.ones_like(ids), num_beams=beams, num_return_sequences=n, length_penalty=penalty, early_stopping=early,
                                      max_new_tokens=longest, min_new_tokens=shortest or None, eos_token_id=ends, pad_token_id=39, do_sample=False,
+                                     use_cache=not answers,  # transformers' cache has as many layers as the encoder
                                      return_dict_in_generate=True, output_scores=True)
                 name = f"{family}-{k}-{length}"
                 requests.append({"id": name, "prompt_token_ids": ids[0].tolist(), "beams": beams, "n": n, "length_penalty": penalty, "early_stopping": early,
-                                 "max_tokens": longest, "min_tokens": shortest, "stop_token_ids": ends, "ignore_eos": True})
+                                 "max_tokens": longest, "min_tokens": shortest, "stop_token_ids": ends, "ignore_eos": True, "temperature": 0})
                 for i in range(n):
-                    tokens = out.sequences[i, length:].tolist()
+                    tokens = out.sequences[i, 1 if answers else length:].tolist()
                     at = [j for j, t in enumerate(tokens) if t in ends]
                     tokens = tokens[: at[0] + 1] if at else tokens
                     ended += bool(at)
-                    expected.append({"id": name, "sample": i, "tokens": tokens, "score": round(out.sequences_scores[i].item(), 5)})
+                    expected.append({"id": name, "sample": i, "tokens": tokens, "score": round(out.sequences_scores[i].item(), 5) if beams > 1 else None})
     print(len(expected), "results,", ended, "of them ended by a token")
     for name, rows in ("requests.jsonl", requests), ("expected.jsonl", expected):
         with open(os.path.join(HERE, name), "w") as f:
