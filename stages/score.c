@@ -357,8 +357,8 @@ static void add_numbers(lf_buf *rec, const char *prefix, json_t *o)
 static int report(const score *s, json_t *results, lf_err *err)
 {
     json_t *pairs = json_object_get(results, "pairs"), *scores = json_object_get(results, "scores"),
-           *labels = json_object_get(results, "labels"), *v;
-    const char *key;
+           *labels = json_object_get(results, "labels"), *v, *one;
+    const char *key, *name;
     lf_buf rec;
     lf_buf_init(&rec);
     lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
@@ -367,6 +367,9 @@ static int report(const score *s, json_t *results, lf_err *err)
     add_numbers(&rec, "pair_", pairs);
     add_numbers(&rec, "label_", labels);
     json_object_foreach(labels, key, v) lf_log(2, "labels: %s %.6g", key, json_number_value(v));
+    json_object_foreach(json_object_get(results, "label_subsets"), name, one)
+        json_object_foreach(one, key, v)
+            lf_log(2, "labels of %s: %s %.6g", name, key, json_number_value(v));
     lf_buf_addc(&rec, '}');
     if (json_integer_value(json_object_get(results, "errors")))
         lf_log(1, "%lld of %lld rows could not be scored; scores.jsonl says why",

@@ -63,6 +63,19 @@ double lf_label_matthews(const double *m, int64_t n)
     return root > 0 ? (c * s - pt) / root : 0;
 }
 
+json_t *lf_label_measures(const double *m, int64_t n)
+{
+    json_t *o = json_pack("{s:f}", "accuracy", lf_label_accuracy(m, n));
+    const int bad =
+        !o || (n == 2 && json_object_set_new(o, "f1", json_real(lf_label_f1(m[3], m[1], m[2])))) ||
+        json_object_set_new(o, "macro_f1", json_real(lf_label_macro_f1(m, n))) ||
+        json_object_set_new(o, "matthews", json_real(lf_label_matthews(m, n)));
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 double lf_label_correlation(double var_x, double var_y, double cov)
 {
     return var_x > 0 && var_y > 0 ? cov / sqrt(var_x * var_y) : (double)NAN;

@@ -14,12 +14,16 @@
 #ifndef LF_POST_LABEL_METRICS_H
 #define LF_POST_LABEL_METRICS_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "engine/base/err.h"
 
 double lf_label_f1(double tp, double fp, double fn);
+/* "accuracy", of two classes "f1" of class 1, "macro_f1" and "matthews" of a table m [n, n] as
+ * below; NULL: out of memory. The caller owns it. */
+json_t *lf_label_measures(const double *m, int64_t n);
 /* m [n, n]: how many of class i (rows) were said to be of class k. */
 double lf_label_accuracy(const double *m, int64_t n);
 double lf_label_macro_f1(const double *m, int64_t n);

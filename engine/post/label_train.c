@@ -228,12 +228,9 @@ static json_t *of_numbers(const lf_label_train *r, size_t docs, lf_err *err)
 static json_t *of_classes(const lf_label_train *r)
 {
     const int64_t n = r->o.form.labels;
-    const double accuracy = lf_label_accuracy(r->table, n);
-    return !isfinite(accuracy) /* not one token has a class */
+    return !isfinite(lf_label_accuracy(r->table, n)) /* not one token has a class */
                ? json_object()
-               : json_pack("{s:f, s:f, s:f}", "accuracy", accuracy, "macro_f1",
-                           lf_label_macro_f1(r->table, n), "matthews",
-                           lf_label_matthews(r->table, n));
+               : lf_label_measures(r->table, n);
 }
 
 /* Of the first source with a valid split: all that sums over micro-batches do not tell. */

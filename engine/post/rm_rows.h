@@ -85,10 +85,12 @@ int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, s
  *     {"rows","errors",
  *      "scores":{"n","mean","std","min","max"},
  *      "pairs":{"n","accuracy","accuracy_stderr","margin"},
- *      "labels":{"n","accuracy","macro_f1","matthews"} or {"n","pearson","spearman"},
+ *      "labels":{"n","accuracy","f1","macro_f1","matthews"} or {"n","pearson","spearman"},
+ *      "label_subsets":{name: the same of these rows},
  *      "subsets":{name:{"n","accuracy","accuracy_stderr","margin"}}}
  * Parts without rows are left out. accuracy counts chosen > rejected; labels is of rows whose
- * column "label" says what is right, a class or a number (label_metrics.h). */
+ * column "label" says what is right, a class or a number (label_metrics.h); f1, of class 1, is
+ * there of two classes. */
 json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err);
 /* Appends, for each id, the row with the best score by the lines of path, as it came and with
  * "score" added. Ids come in the order of their first row; on a tie the first row counts. Rows

@@ -144,34 +144,58 @@ static json_t *measures(const double *right, const double *told, size_t n, int64
     double *m = lf_calloc((size_t)(labels * labels), sizeof *m, err);
     for (size_t i = 0; m && i < n; i++)
         m[(int64_t)right[i] * labels + (int64_t)told[i]] += 1;
-    json_t *o =
-        m ? json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)n, "accuracy",
-                      lf_label_accuracy(m, labels), "macro_f1", lf_label_macro_f1(m, labels),
-                      "matthews", lf_label_matthews(m, labels))
-          : NULL;
+    json_t *o = json_pack("{s:I}", "n", (json_int_t)n),
+           *part = m ? lf_label_measures(m, labels) : NULL;
+    const int bad = !o || !part || json_object_update(o, part);
     free(m);
-    return o;
+    json_decref(part);
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
-/* The rows that say what is right, as long as a table of their classes is no burden. */
-static int add_labels(const lf_rm_rows *r, const struct scored *all, json_t *o, lf_err *err)
+/* Of the rows that say what is right, of a subset (NULL: of all), as long as a table of their
+ * classes is no burden. *out stays NULL where there are none. */
+static int label_json(json_t **out, const lf_rm_rows *r, const struct scored *all,
+                      const char *subset, lf_err *err)
 {
     double *v = lf_calloc(2 * r->n + 1, sizeof *v, err);
     int64_t labels = 0;
     size_t n = 0;
     for (size_t i = 0; v && i < r->n; i++) {
         const double right = r->rows[i].label;
-        if (isnan(right) || isnan(all[i].told) ||
+        const char *is = r->rows[i].subset;
+        if (isnan(right) || isnan(all[i].told) || (subset && (!is || strcmp(is, subset) != 0)) ||
             (all[i].labels > 1 && !is_class(right, all[i].labels)))
             continue;
         labels = all[i].labels;
         v[n] = right;
         v[r->n + n++] = all[i].told;
     }
-    json_t *part = n && labels <= MOST_CLASSES ? measures(v, v + r->n, n, labels, err) : NULL;
-    const int bad = !v || (n && labels <= MOST_CLASSES && !part) ||
-                    (part && json_object_set_new(o, "labels", part));
+    const bool told = v && n && labels <= MOST_CLASSES;
+    *out = told ? measures(v, v + r->n, n, labels, err) : NULL;
     free(v);
+    return !v || (told && !*out);
+}
+
+/* Of all, and by subset. */
+static int add_labels(const lf_rm_rows *r, const struct scored *all, json_t *o, lf_err *err)
+{
+    json_t *part = NULL, *subsets = json_object();
+    int bad = !subsets || label_json(&part, r, all, NULL, err) ||
+              (part && json_object_set_new(o, "labels", part));
+    for (size_t i = 0; part && i < r->n && !bad; i++) {
+        const char *name = r->rows[i].subset;
+        json_t *one = NULL;
+        if (!name || json_object_get(subsets, name))
+            continue;
+        bad = label_json(&one, r, all, name, err) ||
+              json_object_set_new(subsets, name, one ? one : json_object());
+    }
+    if (!bad && json_object_size(subsets))
+        bad = json_object_set(o, "label_subsets", subsets);
+    json_decref(subsets);
     return bad;
 }
 

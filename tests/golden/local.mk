@@ -94,6 +94,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/deepseek-v2 \
   tests/golden/families/deepseek-v3 \
   tests/golden/families/distilbert \
+  tests/golden/families/electra \
   tests/golden/families/dots1 \
   tests/golden/families/ernie4.5 \
   tests/golden/families/ernie4.5-moe \
@@ -217,7 +218,7 @@ check_PROGRAMS += tests/golden/heads_test
 TESTS += tests/golden/heads_test
 tests_golden_heads_test_SOURCES = tests/golden/heads_test.c
 tests_golden_heads_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/heads
+EXTRA_DIST += tests/golden/heads tests/golden/labels
 # Preference losses against trl.
 check_PROGRAMS += tests/golden/post_pairs_test
 TESTS += tests/golden/post_pairs_test

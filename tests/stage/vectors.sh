@@ -211,6 +211,14 @@ sed 's/"label":1/"label":true/; s/"label":0/"label":false/' "$dir/prompts.jsonl"
 tell said "$dir/said.jsonl"
 cmp -s "$dir/told/scores/results.json" "$dir/said/scores/results.json"
 ok $? "true and false are labels" "$(cat "$dir/err")"
+# Of two classes F1, by subset too: counted here again.
+paste -d' ' "$dir/prompts.jsonl" "$dir/told/scores/scores.jsonl" | sed 's/.*"label":\([01]\).*"class":\([01]\).*/\1 \2/' >"$dir/pairs.txt"
+f1() { awk "$1"'{ tp += $1 && $2; fp += !$1 && $2; fn += $1 && !$2 } END { printf "%.6f", 2 * tp / (2 * tp + fp + fn) }' "$dir/pairs.txt"; }
+awk '{ sub(/}$/, ",\"subset\":\"" (NR % 3 ? "most" : "third") "\"}"); print }' "$dir/prompts.jsonl" >"$dir/subsets.jsonl"
+tell subsets "$dir/subsets.jsonl"
+tr -d ' \n' <"$dir/subsets/scores/results.json" >"$dir/results"
+got=$(for part in '"labels":' '"most":' '"third":'; do sed "s/.*$part{\([^}]*\)}.*/\1/; s/.*\"f1\":\([0-9.]*\).*/\1/" "$dir/results" | awk '{ printf "%.6f ", $1 }'; done)
+is "$got" "$(f1 '') $(f1 'NR % 3') $(f1 'NR % 3 == 0') " "F1 of class 1, of all and by subset" "$(cat "$dir/results" "$dir/err")"
 tell best --best "$dir/prompts.jsonl"
 says "best belongs to scores" "the best of labels is refused"
 tell beyond --separator 260 "$dir/prompts.jsonl"
@@ -219,4 +227,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 35
+finish 36

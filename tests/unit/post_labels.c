@@ -4,8 +4,11 @@
  * against all of them. Measures against published values and against other formulas for the same.
  */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/json.h"
 #include "engine/base/rng.h"
 #include "engine/post/label_loss.h"
 #include "engine/post/label_metrics.h"
@@ -196,6 +199,65 @@ static void one_hot(void)
             "Matthews of four classes is a correlation");
 }
 
+static double *numbers(json_t *list, size_t *n)
+{
+    *n = json_array_size(list);
+    double *v = calloc(*n + 1, sizeof *v);
+    if (!v)
+        tap_bail("no memory");
+    for (size_t i = 0; i < *n; i++)
+        v[i] = json_number_value(json_array_get(list, i));
+    return v;
+}
+
+/* Everything that a task says is measured, and the same. */
+static void one_task(json_t *task)
+{
+    lf_err err = LF_ERR_INIT;
+    const char *name = json_string_value(json_object_get(task, "name")), *key;
+    const int64_t classes = json_integer_value(json_object_get(task, "classes"));
+    size_t n, said;
+    double *right = numbers(json_object_get(task, "right"), &n),
+           *told = numbers(json_object_get(task, "told"), &said), off = 0, rank = NAN;
+    json_t *want = json_object_get(task, "measures"), *got, *v;
+    if (classes) {
+        double *m = calloc((size_t)(classes * classes), sizeof *m);
+        for (size_t i = 0; m && i < n; i++)
+            m[(int64_t)right[i] * classes + (int64_t)told[i]] += 1;
+        got = m ? lf_label_measures(m, classes) : NULL;
+        free(m);
+    } else {
+        (void)lf_label_spearman(&rank, right, told, n, &err);
+        got =
+            json_pack("{s:f, s:f}", "pearson", lf_label_pearson(right, told, n), "spearman", rank);
+    }
+    json_object_foreach(want, key, v)
+    {
+        const json_t *is = json_object_get(got, key);
+        const double d = is ? json_number_value(is) - json_number_value(v) : (double)INFINITY;
+        off = fmax(off, isnan(d) ? (double)INFINITY : fabs(d));
+    }
+    tap_ok(n == said && json_object_size(got) == json_object_size(want) && off < 1e-12,
+           "%s: %zu measures of %zu texts, off by %.2g", name, json_object_size(want), n, off);
+    json_decref(got);
+    free(right);
+    free(told);
+}
+
+/* Tasks as in GLUE, measured by other formulas: see tests/golden/labels/make_glue.py. */
+static void glue(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/golden/labels/glue.json", getenv("LF_SRCDIR"));
+    json_t *tasks = lf_json_load_file(path, 1 << 20, &err), *task;
+    size_t i;
+    if (!tasks)
+        tap_bail("%s", err.text);
+    json_array_foreach(tasks, i, task) one_task(task);
+    json_decref(tasks);
+}
+
 int main(void)
 {
     TAP(2, slopes(LF_LABEL_ONE, "one"));
@@ -208,5 +270,6 @@ int main(void)
     TAP(1, spans());
     TAP(8, published());
     TAP(1, one_hot());
+    TAP(6, glue());
     return tap_done();
 }
