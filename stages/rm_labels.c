@@ -53,6 +53,7 @@ static int read_contrast(struct rm *r, lf_err *err)
     r->v.separator = r->l.separator;
     r->v.pool = (enum lf_rm_pool)r->pooling;
     r->v.dropout = r->g.dropout;
+    r->v.threads = r->c.threads;
     if (!(r->contrast = lf_contrast_train_create(&r->v, err)))
         return LF_ENOMEM;
     r->c.objective = lf_contrast_train_objective(r->contrast);

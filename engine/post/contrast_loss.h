@@ -8,7 +8,7 @@
  *
  * With `both` it is the mean of that and of the same for p_i among all a of the group. Two passes
  * of one text that differ in their dropout make a pair without labels (Gao et al. 2021, SimCSE).
- * All arithmetic is f64.
+ * All arithmetic is f64, each number in one order whatever the threads.
  */
 #ifndef LF_POST_CONTRAST_LOSS_H
 #define LF_POST_CONTRAST_LOSS_H
@@ -19,6 +19,8 @@
 
 #include "engine/base/err.h"
 
+#define LF_CONTRAST_THREADS 64 /* most threads */
+
 struct lf_contrast {
     double temperature; /* T > 0 */
     bool both;
@@ -27,6 +29,7 @@ struct lf_contrast {
     size_t n;           /* texts: a question, its answer, wrong answers, the next question ... */
     const double *x;    /* [n, width] their vectors, none of length 0 */
     const double *role; /* [n] 0: a question, 1: its answer, above: wrong */
+    int threads;        /* as many are used where there is much to do; below 2: one */
 };
 /* loss, cosine, right: [questions] L_i, cos(a_i, p_i), whether p_i is the best of all c_j; d
  * [n, width] (NULL: none) the derivatives of the sum of all L_i. LF_EINVAL: a question without an

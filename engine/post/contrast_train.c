@@ -286,7 +286,8 @@ static int gathered(void *user, lf_trainer *trainer, bool valid, int64_t first, 
                             .width = t->width,
                             .n = t->at[n],
                             .x = t->x,
-                            .role = t->role};
+                            .role = t->role,
+                            .threads = t->o.threads};
     const size_t q = lf_contrast_questions(&c) + 1;
     t->loss = lf_calloc(q, sizeof *t->loss, err);
     t->cosine = lf_calloc(q, sizeof *t->cosine, err);

@@ -24,6 +24,7 @@ struct lf_contrast_train_opts {
     enum lf_rm_pool pool; /* the first token of a text, the mean of all, the last */
     int64_t separator;
     bool dropout; /* in training; measurements have none */
+    int threads;  /* of the loss */
 };
 
 typedef struct lf_contrast_train lf_contrast_train;

@@ -114,6 +114,42 @@ static void slopes(bool both)
            worst, most);
 }
 
+/* Enough for several threads: a third of the questions have a wrong answer. */
+static void threads(size_t group)
+{
+    enum { MANY = 240, TEXTS = 2 * MANY + MANY / 3, WIDE = 33 };
+    static double x[TEXTS * WIDE], of[TEXTS], d[2][TEXTS * WIDE], loss[2][MANY], cosine[2][MANY];
+    static bool right[2][MANY];
+    lf_err err = LF_ERR_INIT;
+    size_t n = 0;
+    for (int i = 0; i < MANY; i++)
+        for (int k = 0; k < (i % 3 == 0 ? 3 : 2); k++)
+            of[n++] = k;
+    for (int i = 0; i < TEXTS * WIDE; i++)
+        x[i] = (double)lf_rng_u32(6, 9, (uint64_t)i) / 4294967296.0 * 4 - 2;
+    struct lf_contrast c = {.temperature = 0.1,
+                            .both = true,
+                            .group = group,
+                            .width = WIDE,
+                            .n = n,
+                            .x = x,
+                            .role = of};
+    for (int k = 0; k < 2; k++) {
+        c.threads = k ? 3 : 1;
+        if (lf_contrast_loss(&c, &(struct lf_contrast_out){loss[k], cosine[k], right[k], d[k]},
+                             &err))
+            tap_bail("%s", err.text);
+    }
+    double most = 0;
+    for (int i = 0; i < MANY; i++)
+        most = fmax(most, loss[0][i]);
+    tap_ok(most > 1 && memcmp(d[0], d[1], sizeof *d) == 0 &&
+               memcmp(loss[0], loss[1], sizeof *loss) == 0 &&
+               memcmp(cosine[0], cosine[1], sizeof *cosine) == 0 &&
+               memcmp(right[0], right[1], sizeof *right) == 0,
+           "three threads, the same bits");
+}
+
 static void refused(void)
 {
     static const double alone[N] = {0, 1, 0, 0, 1, 0, 1, 0, 1};
@@ -153,6 +189,8 @@ int main(void)
     TAP(4, values());
     TAP(1, slopes(false));
     TAP(1, slopes(true));
+    TAP(1, threads(0));
+    TAP(1, threads(100));
     TAP(2, refused());
     TAP(3, texts());
     return tap_done();
