@@ -158,6 +158,7 @@ dist_models_DATA = \
   models/xlm-roberta-base.ini \
   models/xlm-roberta-large.ini \
   models/distilbert-base.ini \
+  models/electra-small.ini models/electra-base.ini models/electra-large.ini \
   models/modernbert-base.ini \
   models/modernbert-large.ini \
   models/tiny-moe.ini \

@@ -45,7 +45,7 @@ def masked(config):
 
 
 LABELS = {"ForSequenceClassification": "AutoModelForSequenceClassification", "ForTokenClassification": "AutoModelForTokenClassification",
-          "ForQuestionAnswering": "AutoModelForQuestionAnswering"}
+          "ForQuestionAnswering": "AutoModelForQuestionAnswering", "ElectraForPreTraining": "AutoModelForPreTraining"}
 
 
 def told(config):
@@ -55,6 +55,8 @@ def told(config):
 
 def head(model, h):
     """What the head of a classifier of texts gives for each token of hidden states [1, T, C]."""
+    import torch
+
     if hasattr(model, "score"):
         return model.score(h)
     if hasattr(model, "pre_classifier"):
@@ -62,7 +64,8 @@ def head(model, h):
     if hasattr(model, "head"):
         return model.classifier(model.head(h))
     if hasattr(model.classifier, "out_proj"):
-        return model.classifier.out_proj(model.classifier.dense(h).tanh())
+        inner = model.classifier.dense(h)
+        return model.classifier.out_proj(torch.nn.functional.gelu(inner) if model.config.model_type == "electra" else inner.tanh())
     return model.classifier(model.base_model.pooler.dense(h).tanh())
 
 
@@ -76,6 +79,8 @@ def labels(model, row, types):
         return torch.stack([out.start_logits, out.end_logits], -1)
     if out.logits.dim() == 3:
         return out.logits
+    if hasattr(model, "discriminator_predictions"):  # a number of each token
+        return out.logits[..., None]
     rows = head(model, model.base_model(**args)[0])
     at = -1 if hasattr(model, "score") else 0
     assert at == -1 and row[0, -1] == model.config.pad_token_id or (out.logits - rows[:, at]).abs().max() < 1e-9

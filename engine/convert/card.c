@@ -34,6 +34,13 @@ static const char *const label_classes[] = {"AutoModelForSequenceClassification"
                                             "AutoModelForTokenClassification",
                                             "AutoModelForQuestionAnswering"};
 
+/* Does it tell which tokens were replaced? */
+static bool replaced(const struct lf_convert_card *c)
+{
+    return c->family->discriminator &&
+           strcmp(lf_hf_class_of(c->family, c->config), c->family->discriminator) == 0;
+}
+
 /* What the hub sorts models by. */
 static void add_head(lf_buf *b, const struct lf_convert_card *c)
 {
@@ -54,6 +61,7 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(b, "# A %s of family %s\n\n",
                 c->family->lone ? "vision encoder"
                 : score         ? "reward model"
+                : replaced(c)   ? "model that tells which tokens were replaced"
                 : labels        ? label_kinds[m->labels_of]
                 : both          ? "masked language model"
                                 : "language model",
@@ -99,6 +107,7 @@ static void add_use(lf_buf *b, const struct lf_convert_card *c)
     const lf_model_config *m = c->config;
     const bool score = m->output == LF_OUTPUT_SCORE, both = m->mask == LF_MASK_BOTH;
     const char *class = c->family->lone                 ? c->family->architecture
+                        : replaced(c)                   ? "AutoModelForPreTraining"
                         : score                         ? "AutoModelForSequenceClassification"
                         : m->output == LF_OUTPUT_LABELS ? label_classes[m->labels_of]
                         : c->family->sight              ? "AutoModelForImageTextToText"

@@ -112,11 +112,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_camembert,
     &lf_hf_distilbert,
     &lf_hf_modernbert,
-    /* families_seq2seq.c */
-    &lf_hf_t5,
-    &lf_hf_mt5,
-    &lf_hf_umt5,
-    &lf_hf_bart,
+    &lf_hf_electra,
     /* families_glm.c */
     &lf_hf_glm,
     &lf_hf_glm4,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Encoders of texts that fill in hidden tokens: BERT, RoBERTa with XLM-R and CamemBERT, which is
- * BERT with other names and positions, DistilBERT, ModernBERT. */
+ * BERT with other names and positions, DistilBERT, ModernBERT; both models of ELECTRA. */
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -192,6 +192,78 @@ const struct lf_hf_family lf_hf_bert = {
 const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "Roberta");
 const struct lf_hf_family lf_hf_xlm_roberta = ROBERTA("xlm-roberta", "xlm-roberta", "XLMRoberta");
 const struct lf_hf_family lf_hf_camembert = ROBERTA("camembert", "camembert", "Camembert");
+
+/* ---- ELECTRA ---- */
+
+/* The head over the vocabulary has gelu whatever hidden_act says; that of the discriminator has
+ * hidden_act. What summary_* say is of multiple choice. */
+static const struct lf_hf_key electra_keys[] = {
+    BERT_KEYS,
+    {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
+    {"summary_activation", LF_HF_INERT, NULL, NULL},
+    {"summary_last_dropout", LF_HF_INERT, NULL, NULL},
+    {"summary_type", LF_HF_INERT, NULL, NULL},
+    {"summary_use_proj", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static const struct lf_map_row electra_rows[] = {
+    BERT_LAYER_ROWS("electra."),
+    {"electra.embeddings_project.{P}", LF_MAP_COPY, "embed_in.{P}", NULL},
+    {"discriminator_predictions.dense.{P}", LF_MAP_COPY, "label_in.{P}",
+     "labels_of=token label_head=gelu"},
+    {"discriminator_predictions.dense_prediction.{P}", LF_MAP_COPY, "labels.{P}",
+     "labels_of=token label_head=gelu"},
+    {"classifier.dense.{P}", LF_MAP_COPY, "label_in.{P}", "labels_of=text"},
+    {"classifier.out_proj.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=text"},
+    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=token label_head!=gelu"},
+    {"generator_predictions.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
+    {"generator_predictions.LayerNorm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
+    {"generator_lm_head.bias", LF_MAP_COPY, "head.bias", NULL},
+    {"generator_lm_head.weight", LF_MAP_TIED, "embed.weight", NULL},
+    {0},
+};
+
+/* An embedding that is as wide as the stream has no projection. */
+static int read_electra(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t width = 128;
+    int rc = lf_hf_get_i64(r, "embedding_size", &width, err);
+    if (rc != 0 || width == c->hidden)
+        return rc;
+    rc = lf_hf_set_number(r, c, "embedding_size", "embed_dim", (double)width, err);
+    return rc != 0 ? rc : lf_hf_set(r, c, "embedding_size", "embed_narrow", "yes", err);
+}
+
+static int write_electra(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->embed_dim && !c->embed_narrow)
+        return lf_fail(err, LF_EINVAL,
+                       "embed_narrow = no: positions are as wide as the embedding "
+                       "there");
+    return json_object_set_new(o, "embedding_size", json_integer(lf_model_embed_width(c)))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
+}
+
+const struct lf_hf_family lf_hf_electra = {
+    .name = "electra",
+    .model_type = "electra",
+    .architecture = "ElectraForMaskedLM",
+    .label_classes = LABELS("Electra"),
+    .discriminator = "ElectraForPreTraining",
+    .native = true,
+    .prefix = "electra.",
+    .switches = roberta_switches,
+    .keys = electra_keys,
+    .rows = electra_rows,
+    .canon = canon_norms,
+    .read = read_electra,
+    .write = write_electra,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
 
 /* ---- DistilBERT ---- */
 

@@ -166,6 +166,9 @@ struct lf_hf_family {
     /* "architectures" of models with output = labels, by enum lf_model_labels_of; NULL: there is no
      * such class, but texts go to the classifier */
     const char *label_classes[3];
+    /* "architectures" of a model that tells of each token by one number, behind label_head = gelu,
+     * whether it was replaced (ELECTRA); NULL: there is none */
+    const char *discriminator;
     /* transformers has a class for it, which has defaults of its own for tokens that no one names;
      * one with a classifier it has anyway */
     bool native;

@@ -460,6 +460,11 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
     const int of = class ? labels_class(class) : -1;
     if (!class)
         return 0;
+    if (f->discriminator && strcmp(f->discriminator, class) == 0) {
+        const int rc = lf_model_give_labels(c, 1, LF_LABELS_OF_TOKEN, err);
+        c->label_head = LF_LABEL_GELU;
+        return rc;
+    }
     const bool own = of >= 0 && f->label_classes[of] && strcmp(f->label_classes[of], class) == 0;
     if (of < 0 || (of != LF_LABELS_OF_TEXT && !own))
         return check_class(r, c, f, class, err);
@@ -652,10 +657,18 @@ static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
+static bool discriminates(const lf_model_config *c)
+{
+    return c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_TOKEN && c->labels == 1 &&
+           c->label_head == LF_LABEL_GELU;
+}
+
 const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *c)
 {
     if (c->output == LF_OUTPUT_TOKENS)
         return f->architecture;
+    if (f->discriminator && discriminates(c))
+        return f->discriminator;
     if (c->output == LF_OUTPUT_LABELS && f->label_classes[c->labels_of])
         return f->label_classes[c->labels_of];
     return c->output == LF_OUTPUT_SCORE || c->labels_of == LF_LABELS_OF_TEXT ? f->classifier : NULL;

@@ -82,7 +82,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"diffusion_gemma", "generation of blocks by diffusion"},
 
     /* Encoders of texts. */
-    {"bert-generation data2vec-text electra ernie megatron-bert rembert roberta-prelayernorm "
+    {"bert-generation data2vec-text ernie megatron-bert rembert roberta-prelayernorm "
      "roc_bert xlm-roberta-xl",
      "an encoder of the BERT kind as a decoder"},
     {"big_bird", "an encoder of the BERT kind as a decoder, and block-sparse attention"},

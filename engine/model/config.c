@@ -33,7 +33,7 @@ static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", "labels", NULL};
 static const char *const labels_of_names[] = {"text", "token", "span", NULL};
 static const char *const label_row_names[] = {"last", "first", NULL};
-static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", NULL};
+static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", "gelu", NULL};
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const mtp_mlp_names[] = {"last", "dense", NULL};
 static const char *const mtp_norm_names[] = {"own", "final", NULL};
@@ -94,6 +94,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(vocab, 0, 1 << 24, "0"),
     COUNT(max_positions, 1, 1 << 27, NULL),
     COUNT(embed_dim, 0, 1 << 20, "0"),
+    BOOL(embed_narrow, "no"),
     ENUM(block, block_names, "pre"),
     REAL(residual_alpha, 0, 1e6, "0"),
     REAL(residual_scale, 1e-6, 1e6, "1"),

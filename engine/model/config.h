@@ -71,7 +71,13 @@ enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE, LF_OUTPUT_LABELS }
 /* What a label is of; which token of a text its labels are read at; what is between. */
 enum lf_model_labels_of { LF_LABELS_OF_TEXT = 0, LF_LABELS_OF_TOKEN, LF_LABELS_OF_SPAN };
 enum lf_model_label_row { LF_LABEL_LAST = 0, LF_LABEL_FIRST };
-enum lf_model_label_head { LF_LABEL_PLAIN = 0, LF_LABEL_TANH, LF_LABEL_RELU, LF_LABEL_TRANSFORM };
+enum lf_model_label_head {
+    LF_LABEL_PLAIN = 0,
+    LF_LABEL_TANH,
+    LF_LABEL_RELU,
+    LF_LABEL_TRANSFORM,
+    LF_LABEL_GELU
+};
 enum lf_model_mtp_join { LF_MTP_EMBED_HIDDEN = 0, LF_MTP_HIDDEN_EMBED };
 enum lf_model_mtp_mlp { LF_MTP_MLP_LAST = 0, LF_MTP_MLP_DENSE };
 enum lf_model_mtp_norm { LF_MTP_NORM_OWN = 0, LF_MTP_NORM_FINAL };
@@ -234,6 +240,10 @@ typedef struct lf_model_config {
     /* E: width of the embedding and of the input of the head, with projections to and from C; 0 = C
      * (OPT-350m: 512) */
     int64_t embed_dim;
+    /* With embed_dim: positions, types of tokens and embed_norm are of the narrow embedding, too;
+     * embed_in, which then has a bias, is behind them; head_transform leads back to E, and other
+     * heads read C. There is no embed_out (ELECTRA) */
+    bool embed_narrow;
 
     int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
@@ -516,10 +526,11 @@ static inline int64_t lf_model_label_at(const lf_model_config *c, int64_t first,
 {
     return c->label_row == LF_LABEL_FIRST ? first : end - 1;
 }
-/* Is there a matrix of its own, with tanh or relu, before the last one? */
+/* Is there a matrix of its own, with tanh, relu or gelu, before the last one? */
 static inline bool lf_model_label_inner(const lf_model_config *c)
 {
-    return c->label_head == LF_LABEL_TANH || c->label_head == LF_LABEL_RELU;
+    return c->label_head == LF_LABEL_TANH || c->label_head == LF_LABEL_RELU ||
+           c->label_head == LF_LABEL_GELU;
 }
 /* Is a text read at its last token, as scores are and labels of decoders? */
 static inline bool lf_model_reads_end(const lf_model_config *c)
@@ -550,6 +561,12 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
 
 /* Width of the embedding: embed_dim, or hidden. */
 int64_t lf_model_embed_width(const lf_model_config *c);
+/* Width of positions, types of tokens and the norm of the embedding. */
+int64_t lf_model_bottom_width(const lf_model_config *c);
+/* Width of what scores, labels and vectors of texts are made of; and of what the transform before
+ * the head over the vocabulary gives. */
+int64_t lf_model_top_width(const lf_model_config *c);
+int64_t lf_model_transform_width(const lf_model_config *c);
 /* Width of merged patches, and of what the linear layers of a projector read. */
 int64_t lf_model_merged_width(const lf_model_config *c);
 int64_t lf_model_projected_width(const lf_model_config *c);

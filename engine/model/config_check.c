@@ -772,17 +772,25 @@ static int check_both(const lf_model_config *c, lf_err *err)
             CONTRADICTION(without[i].key, "does not go with mask = both: %s", without[i].why);
     if (c->token_types && c->mask != LF_MASK_BOTH)
         CONTRADICTION("token_types", "the two texts of a pair are read by mask = both alone");
-    if (c->token_types && c->embed_dim)
-        CONTRADICTION("token_types", "their rows are as wide as the stream: leave out embed_dim");
+    if (c->token_types && c->embed_dim && !c->embed_narrow)
+        CONTRADICTION("token_types", "their rows are as wide as the stream: leave out embed_dim, "
+                                     "or give embed_narrow");
+    if (c->embed_narrow && (!c->embed_dim || c->mask != LF_MASK_BOTH))
+        CONTRADICTION("embed_narrow", "is of an embedding that has a width of its own (embed_dim), "
+                                      "of encoders (mask = both)");
+    if (c->embed_narrow && c->output == LF_OUTPUT_TOKENS && !c->head_transform)
+        CONTRADICTION("embed_narrow", "the head over the vocabulary is as wide as the embedding: "
+                                      "head_transform leads to it");
     if (!c->first_norm && (c->block != LF_BLOCK_PRE || c->parallel_block != LF_PARALLEL_NO ||
                            !lf_model_layer_attends(c, 0) || lf_model_layer_scans(c, 0)))
         CONTRADICTION("first_norm", "is of block = pre without parallel_block, whose first layer "
                                     "attends");
-    if (c->head_transform && (c->mtp_layers || c->embed_dim || c->activation == LF_MODEL_XIELU))
+    const bool wide = c->embed_dim && !c->embed_narrow;
+    if (c->head_transform && (c->mtp_layers || wide || c->activation == LF_MODEL_XIELU))
         CONTRADICTION("head_transform", "does not go with %s",
-                      c->mtp_layers  ? "mtp_layers: they share the head alone"
-                      : c->embed_dim ? "embed_dim: it is as wide as the stream"
-                                     : "activation = xielu, whose numbers are of layers");
+                      c->mtp_layers ? "mtp_layers: they share the head alone"
+                      : wide        ? "embed_dim: it is as wide as the stream"
+                                    : "activation = xielu, whose numbers are of layers");
     return 0;
 }
 
@@ -800,6 +808,9 @@ static int check_labels(const lf_model_config *c, lf_err *err)
                                    "both; take label_row = last");
     if (c->label_head == LF_LABEL_TRANSFORM && !c->head_transform)
         CONTRADICTION("label_head", "transform is that of head_transform, which is no");
+    if (c->label_head == LF_LABEL_TRANSFORM && c->embed_narrow)
+        CONTRADICTION("label_head", "transform leads to the narrow embedding (embed_narrow), and "
+                                    "labels read the stream");
     if (c->mask == LF_MASK_PREFIX)
         CONTRADICTION("output",
                       "labels are read of a text; with mask = prefix nobody says where its "

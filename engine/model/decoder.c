@@ -127,15 +127,14 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
 }
 
 /* scale * embedding of the token (+ embedding of its position): [R, C]. A narrower embedding is
- * projected up first. */
+ * projected up first, or with embed_narrow behind what else is added: [R, E]. */
 static lf_val embed(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     const int32_t offset = (int32_t)c->position_offset;
     lf_val wte = lf_param(b->g, "embed.weight"),
-           wpe = c->position == LF_POS_LEARNED ? lf_paramf(b->g, "%spos_embed.weight", b->stack)
-                                               : LF_NONE;
-    if (!c->embed_dim)
+           wpe = c->position == LF_POS_LEARNED ? lf_param(b->g, "pos_embed.weight") : LF_NONE;
+    if (!c->embed_dim || c->embed_narrow)
         return lf_dec_see(b, lf_tp_leave(b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe,
                                                         (float)c->embed_scale, offset)));
     lf_val x = lf_embed(b->g, b->tokens, LF_NONE, wte, LF_NONE, (float)c->embed_scale, 0);
@@ -155,10 +154,11 @@ lf_val lf_dec_bottom(struct lf_dec_build *b)
             b->g, x,
             lf_embed(b->g, b->types, b->types, LF_NONE, lf_param(b->g, "type_embed.weight"), 1, 0));
     if (b->noise)
-        x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, c->hidden));
+        x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, lf_model_bottom_width(c)));
     if (c->embed_norm)
         x = lf_dec_norm(b, x, "embed_norm", LF_DEC_OUTSIDE);
-    return lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
+    x = lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
+    return c->embed_narrow ? lf_dec_linear(b, x, true, "embed_in", LF_DEC_OUTSIDE) : x;
 }
 
 /* Tokens, or the stream of the chunk before, to what the head reads [R, E]. LF_NONE: the chunk has
@@ -188,7 +188,9 @@ static lf_val trunk(struct lf_dec_build *b)
         x = lf_dec_altup_out(b, x);
     if (c->final_norm)
         x = lf_dec_norm(b, x, "final_norm", LF_DEC_OUTSIDE);
-    return c->embed_dim ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE) : x;
+    return c->embed_dim && !c->embed_narrow
+               ? lf_dec_linear(b, x, false, "embed_out", LF_DEC_OUTSIDE)
+               : x;
 }
 
 lf_val lf_dec_transform(struct lf_dec_build *b, lf_val x)

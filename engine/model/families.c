@@ -583,6 +583,9 @@ static const char *const falcon_h1[] = {LLAMA,
         "out_bias=yes", "mlp_bias=yes", "tied_head=yes", "head_bias=yes", "head_transform=yes",    \
         "head_transform_bias=yes", "init=normal", "init_std=0.02"
 static const char *const bert[] = {ENCODER, "token_types=2", NULL};
+/* Both models of ELECTRA: the generator says hidden tokens, the discriminator (output = labels)
+ * which tokens were replaced. */
+static const char *const electra[] = {ENCODER, "token_types=2", NULL};
 static const char *const roberta[] = {ENCODER, "norm_eps=1e-5", "token_types=1",
                                       "position_offset=2", NULL};
 static const char *const distilbert[] = {ENCODER, NULL};
@@ -761,10 +764,6 @@ const struct lf_model_family lf_model_families[] = {
     {"camembert", roberta},
     {"distilbert", distilbert},
     {"modernbert", modernbert},
-    {"t5", t5},
-    {"t5-v1.1", t5_v11},
-    {"mt5", t5_v11},
-    {"umt5", umt5},
-    {"bart", bart},
+    {"electra", electra},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

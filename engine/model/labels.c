@@ -6,6 +6,7 @@
  *     plain      z = W x + b                      W labels.weight [N, E], b labels.bias [N]
  *     tanh       z = W tanh(W1 x + b1) + b        W1 label_in.weight [E, E], b1 label_in.bias [E]
  *     relu       z = W relu(W1 x + b1) + b
+ *     gelu       z = W gelu(W1 x + b1) + b
  *     transform  z = W norm(act(W1 x + b1)) + b   head_in and head_norm of the head over the
  *                                                 vocabulary (ModernBERT)
  *
@@ -33,6 +34,7 @@ static const struct habit habits[] = {{"bert", LF_LABEL_TANH, LF_LABEL_PLAIN},
                                       {"xlm-roberta", LF_LABEL_TANH, LF_LABEL_PLAIN},
                                       {"camembert", LF_LABEL_TANH, LF_LABEL_PLAIN},
                                       {"distilbert", LF_LABEL_RELU, LF_LABEL_PLAIN},
+                                      {"electra", LF_LABEL_GELU, LF_LABEL_PLAIN},
                                       {"modernbert", LF_LABEL_TRANSFORM, LF_LABEL_TRANSFORM}};
 
 int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err)
@@ -65,6 +67,8 @@ lf_val lf_dec_label_logits(struct lf_dec_build *b, lf_val x)
         x = lf_dec_transform(b, x);
     else if (c->label_head != LF_LABEL_PLAIN)
         x = lf_act(b->g, lf_dec_linear(b, x, true, "label_in", LF_DEC_OUTSIDE),
-                   c->label_head == LF_LABEL_TANH ? LF_ACT_TANH : LF_ACT_RELU);
+                   c->label_head == LF_LABEL_TANH   ? LF_ACT_TANH
+                   : c->label_head == LF_LABEL_GELU ? LF_ACT_GELU
+                                                    : LF_ACT_RELU);
     return lf_dec_linear(b, x, c->label_bias, "labels", LF_DEC_OUTSIDE);
 }

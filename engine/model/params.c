@@ -144,11 +144,16 @@ static void add_expert_bias(struct table *t, struct cut cut, int64_t n, const ch
     declare(t, BIAS, &d);
 }
 
+static void add_wide_norm(struct table *t, const char *name, int64_t width)
+{
+    add(t, NULL, SCALE, WHOLE, vector(width), "%s.weight", name);
+    if (t->c->norm_bias)
+        add(t, NULL, BIAS, WHOLE, vector(width), "%s.bias", name);
+}
+
 static void add_norm(struct table *t, const char *name)
 {
-    add(t, NULL, SCALE, WHOLE, vector(t->c->hidden), "%s.weight", name);
-    if (t->c->norm_bias)
-        add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
+    add_wide_norm(t, name, t->c->hidden);
 }
 
 /* What any attention ends with: sinks of its heads, and the projection of `width` channels. */
@@ -631,17 +636,18 @@ static void add_transform(struct table *t)
     const lf_model_config *c = t->c;
     if (!lf_model_transforms(c))
         return;
-    add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->hidden), "head_in.weight");
+    const int64_t width = lf_model_transform_width(c);
+    add(t, NULL, MATRIX, WHOLE, matrix(width, c->hidden), "head_in.weight");
     if (c->head_transform_bias)
-        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "head_in.bias");
-    add_norm(t, "head_norm");
+        add(t, NULL, BIAS, WHOLE, vector(width), "head_in.bias");
+    add_wide_norm(t, "head_norm", width);
 }
 
 /* What labels are read by (labels.c). */
 static void add_labels(struct table *t)
 {
     const lf_model_config *c = t->c;
-    const int64_t width = lf_model_embed_width(c);
+    const int64_t width = lf_model_top_width(c);
     add_transform(t);
     if (lf_model_label_inner(c)) {
         add(t, NULL, MATRIX, WHOLE, matrix(width, width), "label_in.weight");
@@ -722,14 +728,22 @@ static void add_bottom(struct table *t, const struct held *h)
 {
     const lf_model_config *c = t->c;
     const bool tied = (c->tied_head && c->output == LF_OUTPUT_TOKENS) || h->mtp;
+    const int64_t width = lf_model_bottom_width(c);
     if (h->first || (h->last && tied))
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
     if (c->embed_dim && h->first)
         add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
-    if (c->embed_dim && h->last)
+    if (c->embed_narrow && h->first)
+        add(t, NULL, BIAS, WHOLE, vector(c->hidden), "embed_in.bias");
+    if (c->embed_dim && !c->embed_narrow && h->last)
         add(t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
-    if (h->first)
-        add_below(t);
+    if (c->position == LF_POS_LEARNED && h->first)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, width),
+            "pos_embed.weight");
+    if (c->token_types && h->first)
+        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, width), "type_embed.weight");
+    if (c->embed_norm && h->first)
+        add_wide_norm(t, "embed_norm", width);
     if (c->per_layer_dim && h->first) {
         const int64_t all = c->layers * c->per_layer_dim,
                       rows = c->per_layer_vocab ? c->per_layer_vocab : c->vocab;

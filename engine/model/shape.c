@@ -13,6 +13,21 @@ int64_t lf_model_embed_width(const lf_model_config *c)
     return c->embed_dim ? c->embed_dim : c->hidden;
 }
 
+int64_t lf_model_bottom_width(const lf_model_config *c)
+{
+    return c->embed_narrow ? c->embed_dim : c->hidden;
+}
+
+int64_t lf_model_top_width(const lf_model_config *c)
+{
+    return c->embed_narrow ? c->hidden : lf_model_embed_width(c);
+}
+
+int64_t lf_model_transform_width(const lf_model_config *c)
+{
+    return c->embed_narrow ? c->embed_dim : c->hidden;
+}
+
 /* Channels that turn of a head of so many. */
 static int64_t rope_dim(const lf_model_config *c, int64_t head_dim)
 {
@@ -165,13 +180,13 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x)
 /* Scalars of the matrices behind the trunk. */
 static int64_t head_params(const lf_model_config *c)
 {
-    const int64_t width = lf_model_embed_width(c),
-                  transform = lf_model_transforms(c) ? c->hidden * c->hidden : 0;
+    const int64_t width = lf_model_top_width(c),
+                  transform = lf_model_transforms(c) ? c->hidden * lf_model_transform_width(c) : 0;
     if (c->output == LF_OUTPUT_SCORE)
         return width;
     if (c->output == LF_OUTPUT_LABELS)
         return width * c->labels + transform + (lf_model_label_inner(c) ? width * width : 0);
-    return width * c->vocab + transform;
+    return lf_model_embed_width(c) * c->vocab + transform;
 }
 
 int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer)
@@ -256,8 +271,8 @@ int64_t lf_model_mtp_matmul_params(const lf_model_config *c)
 
 int64_t lf_model_matmul_params(const lf_model_config *c)
 {
-    int64_t n =
-        head_params(c) + 2 * c->embed_dim * c->hidden + c->layers * c->per_layer_dim * c->hidden;
+    int64_t n = head_params(c) + (c->embed_narrow ? 1 : 2) * c->embed_dim * c->hidden +
+                c->layers * c->per_layer_dim * c->hidden;
     if (c->altup_streams)
         n += 2 * (c->altup_streams - 1) * c->hidden * c->hidden;
     for (int64_t l = 0; l < c->layers; l++)
@@ -360,23 +375,25 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (!tokens || !c->tied_head)
         n += c->vocab * lf_model_embed_width(c);
     if (c->position == LF_POS_LEARNED)
-        n += (c->max_positions + c->position_offset) * c->hidden;
-    n += c->token_types * c->hidden;
+        n += (c->max_positions + c->position_offset) * lf_model_bottom_width(c);
+    n += c->token_types * lf_model_bottom_width(c);
     if (c->embed_norm)
-        n += norm;
+        n += norm / c->hidden * lf_model_bottom_width(c);
+    if (c->embed_narrow)
+        n += c->hidden; /* the bias of embed_in */
     if (!c->first_norm)
         n -= norm;
     if (lf_model_transforms(c))
-        n += norm + (c->head_transform_bias ? c->hidden : 0);
+        n += (norm / c->hidden + c->head_transform_bias) * lf_model_transform_width(c);
     if (c->per_layer_dim)
         n += c->per_layer_dim *
              (c->layers * (c->per_layer_vocab ? c->per_layer_vocab : c->vocab) + 1);
     if (c->head_bias && tokens)
         n += c->vocab;
     if (c->output == LF_OUTPUT_LABELS)
-        n += (c->label_bias ? c->labels : 0) +
-             (lf_model_label_inner(c) ? lf_model_embed_width(c) : 0);
-    return n + sight_params(c) + lf_model_seq2seq_params(c);
+        n +=
+            (c->label_bias ? c->labels : 0) + (lf_model_label_inner(c) ? lf_model_top_width(c) : 0);
+    return n + sight_params(c);
 }
 
 /* The mean number of keys of a query in layer l. */

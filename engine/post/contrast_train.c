@@ -56,7 +56,7 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
 {
     lf_contrast_train *t = user;
     const lf_model_config *c = lf_decoder_config(d);
-    t->width = lf_model_embed_width(c);
+    t->width = lf_model_top_width(c);
     t->pool = t->o.pool != LF_RM_AUTO   ? t->o.pool
               : c->mask == LF_MASK_BOTH ? LF_RM_MEAN
                                         : LF_RM_LAST;

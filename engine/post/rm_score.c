@@ -120,7 +120,7 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
     s->vocab = lf_decoder_config(d)->vocab;
     s->inner = s->width = lf_model_scores(lf_decoder_config(d));
     if (o->reading.embed)
-        s->inner = s->width = lf_model_embed_width(lf_decoder_config(d));
+        s->inner = s->width = lf_model_top_width(lf_decoder_config(d));
     if (o->reading.pool == LF_RM_AUTO)
         s->o.reading.pool = lf_decoder_config(d)->mask == LF_MASK_BOTH ? LF_RM_MEAN : LF_RM_LAST;
     if (o->patches)

@@ -36,6 +36,12 @@ static const struct kind {
      LF_LABEL_TANH, true},
     {"roberta-token", "RobertaForTokenClassification", 4, LF_LABELS_OF_TOKEN, LF_LABEL_LAST,
      LF_LABEL_PLAIN, true},
+    {"electra-text", "ElectraForSequenceClassification", 3, LF_LABELS_OF_TEXT, LF_LABEL_FIRST,
+     LF_LABEL_GELU, true},
+    {"electra-token", "ElectraForTokenClassification", 4, LF_LABELS_OF_TOKEN, LF_LABEL_LAST,
+     LF_LABEL_PLAIN, true},
+    {"electra-replaced", "ElectraForPreTraining", 1, LF_LABELS_OF_TOKEN, LF_LABEL_LAST,
+     LF_LABEL_GELU, true},
     {"distilbert-text", "DistilBertForSequenceClassification", 2, LF_LABELS_OF_TEXT, LF_LABEL_FIRST,
      LF_LABEL_RELU, true},
     {"distilbert-span", "DistilBertForQuestionAnswering", 2, LF_LABELS_OF_SPAN, LF_LABEL_LAST,
@@ -290,7 +296,7 @@ static void flipped(struct rig *r, const char *checkpoint)
 {
     lf_model_config c = *lf_decoder_config(r->dec);
     struct rig other = {.k = r->k, .st = r->st};
-    if (c.label_head != LF_LABEL_TANH && c.label_head != LF_LABEL_RELU)
+    if (!lf_model_label_inner(&c))
         return;
     c.label_head = c.label_head == LF_LABEL_TANH ? LF_LABEL_RELU : LF_LABEL_TANH;
     open_rig(&other, checkpoint, &c);
@@ -352,7 +358,7 @@ static void refused(void)
 int main(void)
 {
     for (size_t i = 0; i < N_KINDS; i++) {
-        const bool inner = all[i].head == LF_LABEL_TANH || all[i].head == LF_LABEL_RELU;
+        const bool inner = all[i].head != LF_LABEL_PLAIN && all[i].head != LF_LABEL_TRANSFORM;
         TAP(8 + inner, one(&all[i]));
     }
     TAP(1, refused());

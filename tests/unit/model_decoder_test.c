@@ -68,6 +68,9 @@ static const char *const switches[][14] = {
     {"embed_dim=24"},
     {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post",
      "final_norm=no"},
+    {"embed_dim=24", "embed_narrow=yes", "position=learned", "position_offset=2", "tied_head=yes",
+     "mask=both", "token_types=2", "embed_norm=yes", "norm=layer", "norm_bias=yes",
+     "head_transform=yes", "head_transform_bias=yes"},
     {"logn_length=8"},
     {"norm_head=yes"},
     {"norm_head=yes", "tied_head=yes"},
@@ -563,7 +566,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(591, test_tables());
+    TAP(582, test_tables());
     TAP(6, test_errors());
     TAP(2, test_divided());
     TAP(4, test_prefixes());

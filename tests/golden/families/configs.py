@@ -478,6 +478,9 @@ BERT = dict(attention_probs_dropout_prob=0.1, hidden_act="gelu", hidden_dropout_
             intermediate_size=F, max_position_embeddings=P, num_attention_heads=2, num_hidden_layers=L, type_vocab_size=2, vocab_size=V)
 family("bert", _types=[9, 15], **dict(BERT, architectures=["BertForMaskedLM"], model_type="bert", gradient_checkpointing=False,
                                       layer_norm_eps=1e-6, pad_token_id=0, position_embedding_type="absolute", use_cache=True))
+family("electra", _types=[9, 15], **dict(BERT, architectures=["ElectraForMaskedLM"], model_type="electra", embedding_size=8, layer_norm_eps=1e-6,
+                                         pad_token_id=0, position_embedding_type="absolute", summary_activation="gelu", summary_last_dropout=0.1,
+                                         summary_type="first", summary_use_proj=True))
 ROBERTA = dict(BERT, bos_token_id=0, eos_token_id=2, layer_norm_eps=1e-5, max_position_embeddings=P + 2, pad_token_id=1, type_vocab_size=1)
 family("roberta", **dict(ROBERTA, architectures=["RobertaForMaskedLM"], model_type="roberta"))
 # transformers 5.23 keeps the other name of the tied table

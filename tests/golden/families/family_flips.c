@@ -180,6 +180,7 @@ static const struct {
     /* embedding and head */
     {"embed_scale*1.01", "embed_norm=no block!=alpha"}, /* a norm right behind it hides it */
     {"embed_dim=0", NULL},
+    {"embed_narrow!", "embed_dim!=0"},
     {"tied_head!", "norm_head=no"},
     {"head_bias!", "norm_head=no"},
     {"norm_head!", NULL},

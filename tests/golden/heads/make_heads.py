@@ -34,6 +34,7 @@ B, T, V = 3, 12, 40
 ENCODER = dict(vocab_size=V, hidden_size=12, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20, pad_token_id=0)
 BERT = dict(ENCODER, max_position_embeddings=32, type_vocab_size=2)
 ROBERTA = dict(ENCODER, max_position_embeddings=34, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+ELECTRA = dict(BERT, embedding_size=8)
 DISTIL = dict(vocab_size=V, dim=12, n_layers=2, n_heads=2, hidden_dim=20, max_position_embeddings=32, pad_token_id=0)
 MODERN = dict(ENCODER, num_hidden_layers=3, max_position_embeddings=32, local_attention=6, intermediate_size=10, classifier_pooling="cls",
               norm_eps=1e-5, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
@@ -45,6 +46,9 @@ MODELS = {
     "bert-span": (tf.BertForQuestionAnswering, tf.BertConfig(**BERT)),
     "roberta-text": (tf.RobertaForSequenceClassification, tf.RobertaConfig(**ROBERTA, num_labels=1, problem_type="regression")),
     "roberta-token": (tf.RobertaForTokenClassification, tf.RobertaConfig(**ROBERTA, num_labels=4)),
+    "electra-text": (tf.ElectraForSequenceClassification, tf.ElectraConfig(**ELECTRA, num_labels=3)),
+    "electra-token": (tf.ElectraForTokenClassification, tf.ElectraConfig(**dict(ELECTRA, embedding_size=12), num_labels=4)),
+    "electra-replaced": (tf.ElectraForPreTraining, tf.ElectraConfig(**ELECTRA, num_labels=1)),
     "distilbert-text": (tf.DistilBertForSequenceClassification, tf.DistilBertConfig(**DISTIL, num_labels=2)),
     "distilbert-span": (tf.DistilBertForQuestionAnswering, tf.DistilBertConfig(**DISTIL)),
     "modernbert-text": (tf.ModernBertForSequenceClassification, tf.ModernBertConfig(**MODERN, num_labels=3)),
@@ -62,7 +66,8 @@ def head(model, h):
     if hasattr(model, "head"):
         return model.classifier(model.head(h))
     if hasattr(model.classifier, "out_proj"):
-        return model.classifier.out_proj(torch.tanh(model.classifier.dense(h)))
+        inner = torch.nn.functional.gelu if hasattr(model, "electra") else torch.tanh
+        return model.classifier.out_proj(inner(model.classifier.dense(h)))
     return model.classifier(torch.tanh(model.bert.pooler.dense(h)))
 
 
@@ -72,6 +77,8 @@ def answer(model, row, types):
     out = model(**args)
     if hasattr(out, "start_logits"):
         return torch.stack([out.start_logits[0], out.end_logits[0]], -1), None, args
+    if hasattr(model, "discriminator_predictions"):
+        return out.logits[0][:, None], None, args
     return out.logits[0], (T - 1 if hasattr(model, "score") else 0) if out.logits.dim() == 2 else None, args
 
 
@@ -82,10 +89,12 @@ def one(name):
     c._attn_implementation = "eager"
     rng = np.random.default_rng(5)
     ids = torch.from_numpy(rng.integers(4, V, (B, T)))
-    types = torch.from_numpy((np.arange(T) >= np.array([[5], [9], [T]])).astype(np.int64)) if name.startswith("bert") else None
+    types = torch.from_numpy((np.arange(T) >= np.array([[5], [9], [T]])).astype(np.int64)) if name.startswith(("bert", "electra")) else None
     with Double(cls):
         model = cls(c).double().eval()
         heat(model, 3)
+        if hasattr(model, "discriminator_predictions"):
+            model.discriminator_predictions.dense_prediction.weight.data.mul_(4)
         logits, weights, loss = [], [], 0
         for b in range(B):
             own, at, args = answer(model, ids[b:b + 1], None if types is None else types[b:b + 1])
