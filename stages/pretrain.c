@@ -104,7 +104,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_pretrain_check_mae(p, err);
     if (rc == 0)
-        rc = lf_train_samples_check(&p->samples, o, true, err);
+        rc = lf_train_samples_check(&p->samples, o, !p->mlm.whole_words, err);
     if (rc == 0)
         rc = lf_train_check(&p->c, err);
     return lf_train_end_setup(&p->c, o, rc, err);
@@ -120,7 +120,9 @@ static int plan(void *self, json_t *out, lf_err *err)
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct pretrain *p = self;
-    int rc = lf_stage_agree(comm, lf_train_samples_open(&p->samples, &p->c, true, err), err);
+    int rc = lf_stage_agree(comm, lf_pretrain_open_words(p, err), err);
+    if (rc == 0)
+        rc = lf_stage_agree(comm, lf_train_samples_open(&p->samples, &p->c, true, err), err);
     return rc != 0 ? rc : lf_train_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 

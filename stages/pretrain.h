@@ -42,11 +42,9 @@ struct pretrain {
 int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. The same of options of tokens that are hidden. */
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);
-/* The numbers of rows "ID" or "FIRST-LAST" of an option, in ascending order, in the arena. */
-int lf_pretrain_read_ids(struct pretrain *p, const char *option, const lf_opt_list *rows,
-                         const int32_t **ids, size_t *n, lf_err *err);
-/* pretrain_seq2seq.c. The same of options of texts that are corrupted. */
-int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* pretrain_mlm.c. With mask_whole_words: finds the tokenizer and reads where its words begin. When
+ * the stage runs, before the loop. */
+int lf_pretrain_open_words(struct pretrain *p, lf_err *err);
 /* After the model is read: is it one that the objective trains? */
 int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err);
 

@@ -10,20 +10,12 @@
 
 static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
 {
-    const struct {
-        const void *member;
-        const char *of;
-        bool here; /* another objective reads it too */
-    } rows[] = {{&p->mlm.share, "mlm, span and denoise",
-                 p->objective == PRETRAIN_SPAN || p->objective == PRETRAIN_DENOISE},
-                {&p->mask_token, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
-                {&p->mlm.random, "mlm", false},
-                {&p->mlm.kept, "mlm", false},
-                {&p->spared, "mlm", false}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].here && lf_optset_given(o, rows[i].member))
-            return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
-                           lf_optset_given(o, rows[i].member), rows[i].of);
+    const void *const members[] = {&p->mlm.share,  &p->mlm.random, &p->mlm.kept,
+                                   &p->mask_token, &p->spared,     &p->mlm.whole_words};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (lf_optset_given(o, members[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to objective = mlm",
+                           lf_optset_given(o, members[i]));
     return 0;
 }
 
@@ -101,4 +93,25 @@ int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err)
     rc = rc != 0 ? rc : lf_mlm_check(&p->mlm, 0, err);
     p->c.mlm = &p->mlm;
     return rc;
+}
+
+int lf_pretrain_open_words(struct pretrain *p, lf_err *err)
+{
+    struct lf_train_samples *q = &p->samples;
+    if (!p->mlm.whole_words)
+        return 0;
+    int rc = lf_train_samples_find_tokenizer(q, &p->c, err);
+    if (rc == 0 && !q->tok)
+        rc = lf_fail(err, LF_EINVAL,
+                     "mask_whole_words reads the marks of words in a tokenizer, and beside %s lies "
+                     "none that made it: give tokenizer",
+                     p->c.sources[0].dir);
+    if (rc != 0)
+        return rc;
+    const size_t n = lf_tokenizer_vocab_size(q->tok);
+    uint8_t *marks = lf_arena_alloc(p->arena, n, sizeof *marks, err);
+    rc = marks ? lf_tokenizer_word_marks(q->tok, marks, n, err) : LF_ENOMEM;
+    p->mlm.marks = marks;
+    p->mlm.n_marks = n;
+    return rc != 0 ? lf_err_prefix(err, "mask_whole_words") : 0;
 }

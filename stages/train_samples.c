@@ -54,26 +54,32 @@ static int look_beside(struct lf_train_samples *q, const char *data, lf_err *err
     return 0;
 }
 
-int lf_train_samples_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
-                               lf_err *err)
+int lf_train_samples_find_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
+                                    lf_err *err)
 {
-    if (!q->tokenizer) {
-        int rc = look_beside(q, c->sources[0].dir, err);
-        if (rc == 0 && !q->tok && q->texts.n)
-            rc = lf_fail(err, LF_EINVAL,
-                         "sample_prompt is text, and beside %s lies no tokenizer that made it: "
-                         "give tokenizer",
-                         c->sources[0].dir);
-        if (rc == 0 && !q->tok)
-            lf_log(2,
-                   "samples are ids: no tokenizer is given, and none that made %s lies beside it",
-                   c->sources[0].dir);
-        return rc;
-    }
+    if (q->tok)
+        return 0;
+    if (!q->tokenizer)
+        return look_beside(q, c->sources[0].dir, err);
     int rc = lf_infer_tokenizer(&q->tok, q->tokenizer, err);
     for (size_t i = 0; rc == 0 && i < c->n_sources; i++)
         rc = lf_same_tokenizer_made(c->sources[i].dir, lf_tokenizer_sha256(q->tok), q->tokenizer,
                                     err);
+    return rc;
+}
+
+int lf_train_samples_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
+                               lf_err *err)
+{
+    int rc = lf_train_samples_find_tokenizer(q, c, err);
+    if (rc == 0 && !q->tok && q->texts.n)
+        rc = lf_fail(err, LF_EINVAL,
+                     "sample_prompt is text, and beside %s lies no tokenizer that made it: give "
+                     "tokenizer",
+                     c->sources[0].dir);
+    if (rc == 0 && !q->tok)
+        lf_log(2, "samples are ids: no tokenizer is given, and none that made %s lies beside it",
+               c->sources[0].dir);
     return rc;
 }
 

@@ -24,7 +24,7 @@ struct lf_train_samples {
 };
 
 /* Checks the options; call it after lf_optset_fill. tokenizer: the stage has the row
- * LF_TRAIN_TOKENIZER_ROW. */
+ * LF_TRAIN_TOKENIZER_ROW, and for samples alone. */
 int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,
                            lf_err *err);
 /* Makes the guest of c, which must be complete. With `run` the tokenizer is read: the one that was
@@ -38,6 +38,9 @@ struct lf_samples_opts lf_train_samples_opts(const struct lf_train_samples *q, i
 /* Reads q->tok as lf_train_samples_open does, for a stage that generates nothing. */
 int lf_train_samples_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
                                lf_err *err);
+/* The same without a word where there is none: q->tok is NULL then. */
+int lf_train_samples_find_tokenizer(struct lf_train_samples *q, const struct lf_train_config *c,
+                                    lf_err *err);
 void lf_train_samples_close(struct lf_train_samples *q);
 
 #endif

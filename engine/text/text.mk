@@ -11,7 +11,7 @@ engine_libengine_a_SOURCES += \
   engine/text/token/bpe_chars.c engine/text/token/normalize.c engine/text/token/pretok.c engine/text/token/model.c engine/text/token/decode.h \
   engine/text/token/decode.c engine/text/token/tokenizer_decoder.c engine/text/token/tokenizer_model.c engine/text/token/tokenizer_files.h \
   engine/text/token/tokenizer_files.c engine/text/token/tokenizer_forms.h engine/text/token/tokenizer_forms.c engine/text/token/tokenizer_conf.c \
-  engine/text/token/tiktoken.c engine/text/token/spm.h engine/text/token/spm.c engine/text/token/spm_read.h engine/text/token/spm_read.c
+  engine/text/token/tiktoken.c engine/text/token/word_marks.c engine/text/token/spm.h engine/text/token/spm.c engine/text/token/spm_read.h engine/text/token/spm_read.c
 EXTRA_DIST += \
   tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_uniprop.py \
   tests/golden/tokenizer/make_regex.py tests/golden/tokenizer/regex.json tests/golden/tokenizer/make_tiktoken.py \

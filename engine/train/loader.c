@@ -89,11 +89,14 @@ static int fill_part(const lf_loader *l, const struct lf_loader_src *src,
                             : fill_segment(src, &p->seg, tokens, targets, err);
 }
 
-/* The same where tokens are hidden: targets are the tokens that may be. */
+/* The same where tokens are hidden: targets are the tokens that may be; begins: see mlm.h, or
+ * NULL. */
 static int fill_hideable(const lf_loader *l, const struct lf_loader_src *src, const lf_pack_seg *s,
-                         int32_t *tokens, int32_t *targets, lf_err *err)
+                         int32_t *tokens, int32_t *targets, uint8_t *begins, lf_err *err)
 {
     const int rc = lf_shardset_read(src->set, s->doc, s->first, s->len, tokens, err);
+    if (begins && rc == 0)
+        lf_mlm_words(l->mlm, tokens, s->len, begins);
     for (uint32_t i = 0; i < s->len && rc == 0; i++) {
         const bool trained = !src->masked || lf_shardset_trained(src->set, s->doc, s->first + i);
         targets[i] = trained && !lf_mlm_spares(l->mlm, tokens[i]) ? tokens[i] : -1;
@@ -102,7 +105,8 @@ static int fill_hideable(const lf_loader *l, const struct lf_loader_src *src, co
 }
 
 /* Hides tokens of a row; returns how many. */
-static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t *targets)
+static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t *targets,
+                    const uint8_t *begins)
 {
     const struct lf_mlm_row row = {.seed = l->order.seed,
                                    .valid = l->order.mode == LF_LOADER_VALID,
@@ -110,7 +114,8 @@ static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t
                                    .vocab = l->mlm_vocab,
                                    .n = l->T,
                                    .tokens = tokens,
-                                   .targets = targets};
+                                   .targets = targets,
+                                   .begins = begins};
     return lf_mlm_hide(l->mlm, &row);
 }
 
@@ -132,7 +137,8 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
         for (int i = 0; i < n; i++) {
             int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at,
                     len = (int32_t)part[i].seg.len;
-            int rc = l->mlm ? fill_hideable(l, src, &part[i].seg, tokens, targets, err)
+            uint8_t *begins = l->begins ? l->begins + at : NULL;
+            int rc = l->mlm ? fill_hideable(l, src, &part[i].seg, tokens, targets, begins, err)
                             : fill_part(l, src, &part[i], tokens, targets, err);
             if (rc < 0)
                 return rc;
@@ -209,7 +215,8 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
             return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i),
                                  l->src[k].dir);
         const size_t base = (size_t)(i - lo) * (size_t)l->T;
-        b->trained += l->mlm ? hide(l, first + i, b->tokens + base, b->targets + base) : 0;
+        b->trained +=
+            l->mlm ? hide(l, first + i, b->tokens + base, b->targets + base, l->begins) : 0;
     }
     for (int32_t i = b->n_segs + 1; i <= l->B * l->max_segs; i++) {
         b->cu_seqlens[i] = l->B * l->T;
@@ -336,7 +343,8 @@ static int count_hidden(const lf_loader *l, size_t k, uint64_t seq, int64_t samp
     for (uint32_t i = 0; i < n; i++)
         for (int j = 0, parts = lf_units_parts(&s->units, &l->count_segs[i], part); j < parts;
              j++) {
-            int rc = fill_hideable(l, s, &part[j].seg, tokens + at, targets + at, err);
+            uint8_t *begins = l->count_begins ? l->count_begins + at : NULL;
+            int rc = fill_hideable(l, s, &part[j].seg, tokens + at, targets + at, begins, err);
             if (rc < 0)
                 return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)sample,
                                      s->dir);
@@ -344,7 +352,7 @@ static int count_hidden(const lf_loader *l, size_t k, uint64_t seq, int64_t samp
         }
     for (; at < l->T; at++)
         targets[at] = -1;
-    step->trained += hide(l, sample, tokens, targets);
+    step->trained += hide(l, sample, tokens, targets, l->count_begins);
     return 0;
 }
 

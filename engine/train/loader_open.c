@@ -77,6 +77,11 @@ static size_t n_skip(const lf_loader_config *c)
     return c->mode == LF_LOADER_VALID ? 0 : c->n_skip;
 }
 
+static bool whole_words(const lf_loader_config *c)
+{
+    return c->mlm && c->mlm->whole_words;
+}
+
 /* Everything below that lf_loader_open takes with take(). */
 size_t lf_loader_slot_bytes(const lf_loader_config *c)
 {
@@ -87,10 +92,10 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
     const size_t source =
         c->seq2seq ? 2 * B * (size_t)c->seq2seq->source_length + (B * segs + 1) : 0;
     const size_t slot =
-        media + (3 * B * T + source) * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
-    const size_t text = lf_loader_corrupts(c) ? 4 * (size_t)index.T + 2 : 0;
-    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0) + text) * sizeof(int32_t);
-    const size_t one = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
+        media + 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
+    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0)) * sizeof(int32_t) +
+                       (whole_words(c) ? 2 * T : 0);
+    const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
     return sizeof(lf_loader) + c->n_sources * one + row + order + LF_LOADER_SLOTS * slot +
            2 * (size_t)lf_loader_segs(&index) * sizeof(lf_pack_seg);
@@ -365,6 +370,10 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
             snprintf(text, sizeof text, "spared %d", c->mlm->spared[i]);
             lf_hash_update(h, text, strlen(text) + 1);
         }
+        if (c->mlm->whole_words) {
+            lf_hash_update(h, "whole words", sizeof "whole words");
+            lf_hash_update(h, c->mlm->marks, c->mlm->n_marks);
+        }
     }
     if (c->seq2seq)
         hash_seq2seq(h, c);
@@ -445,7 +454,10 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
     l->segs = take(l, segs, sizeof *l->segs, err);
     l->count_segs = take(l, segs, sizeof *l->segs, err);
     l->count_row = take(l, c->mlm ? 2 * (size_t)l->T : 0, sizeof *l->count_row, err);
-    return l->segs && l->count_segs && l->count_row ? alloc_text(l, err) : LF_ENOMEM;
+    if (whole_words(c) && (!(l->begins = take(l, (size_t)l->T, sizeof *l->begins, err)) ||
+                           !(l->count_begins = take(l, (size_t)l->T, sizeof *l->begins, err))))
+        return LF_ENOMEM;
+    return l->segs && l->count_segs && l->count_row ? 0 : LF_ENOMEM;
 }
 
 /* Signals are for the main thread. */
@@ -554,6 +566,8 @@ void lf_loader_close(lf_loader *l)
     free(l->work);
     free(l->count_segs);
     free(l->count_row);
+    free(l->begins);
+    free(l->count_begins);
     free(l->src);
     free(l->ramp);
     free(l->skip);

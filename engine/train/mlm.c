@@ -4,6 +4,7 @@
 #include "engine/train/mlm.h"
 
 #include "engine/base/rng.h"
+#include "engine/text/token/tokenizer.h"
 
 int lf_mlm_check(const lf_mlm *m, int64_t vocab, lf_err *err)
 {
@@ -48,33 +49,62 @@ static int32_t stand_in(const lf_mlm *m, const struct lf_mlm_row *r, int64_t at)
                                      : m->mask_token;
 }
 
+void lf_mlm_words(const lf_mlm *m, const int32_t *tokens, int64_t n, uint8_t *begins)
+{
+    bool ended = true;
+    for (int64_t i = 0; i < n; i++) {
+        const bool known = tokens[i] >= 0 && (size_t)tokens[i] < m->n_marks;
+        const uint8_t mark = known ? m->marks[tokens[i]] : LF_TOK_WORD_BEGINS | LF_TOK_WORD_ENDS;
+        begins[i] = ended || (mark & LF_TOK_WORD_BEGINS);
+        ended = mark & LF_TOK_WORD_ENDS;
+    }
+}
+
+/* Where the word ends that begins at row i, which may be hidden. */
+static int64_t word_end(const struct lf_mlm_row *r, int64_t i)
+{
+    int64_t end = i + 1;
+    while (r->begins && end < r->n && !r->begins[end] && r->targets[end] >= 0)
+        end++;
+    return end;
+}
+
+static void hide_word(const lf_mlm *m, const struct lf_mlm_row *r, int64_t from, int64_t end)
+{
+    for (int64_t i = from; i < end; i++) {
+        r->targets[i] = r->tokens[i];
+        r->tokens[i] = stand_in(m, r, i);
+    }
+}
+
 int64_t lf_mlm_hide(const lf_mlm *m, const struct lf_mlm_row *r)
 {
     uint32_t four[4], lowest = UINT32_MAX;
-    int64_t hidden = 0, first = -1;
-    int32_t first_target = -1;
-    for (int64_t i = 0; i < r->n; i++) {
-        if (i % 4 == 0)
-            lf_philox(four, r->seed, LF_SITE_MLM + r->valid, (uint64_t)r->sample,
-                      (uint32_t)(i / 4));
+    int64_t hidden = 0, first = -1, first_end = -1, drawn = -1;
+    for (int64_t i = 0, end; i < r->n; i = end) {
+        end = i + 1;
         if (r->targets[i] < 0)
             continue;
+        end = word_end(r, i);
+        if (i / 4 != drawn)
+            lf_philox(four, r->seed, LF_SITE_MLM + r->valid, (uint64_t)r->sample,
+                      (uint32_t)(drawn = i / 4));
         if (first < 0 || four[i % 4] < lowest) {
             lowest = four[i % 4];
             first = i;
-            first_target = r->targets[i];
+            first_end = end;
         }
         if ((double)lf_u01(four[i % 4]) < m->share) {
-            r->tokens[i] = stand_in(m, r, i);
-            hidden++;
+            hide_word(m, r, i, end);
+            hidden += end - i;
         } else {
-            r->targets[i] = -1;
+            for (int64_t k = i; k < end; k++)
+                r->targets[k] = -1;
         }
     }
     if (hidden == 0 && first >= 0) { /* a step of short samples has something to learn, too */
-        r->targets[first] = first_target;
-        r->tokens[first] = stand_in(m, r, first);
-        hidden = 1;
+        hide_word(m, r, first, first_end);
+        hidden = first_end - first;
     }
     return hidden;
 }

@@ -95,8 +95,18 @@ if have_ranks; then
         ok $? "$layout, the same losses" "$(cat "$dir/err")"
         rm -rf "$dir/cut"
     done
+    sed 's/^family = bert/family = electra\nembed_dim = 16\nembed_narrow = yes/' "$dir/bert.ini" >"$dir/electra.ini"
+    train "$pretrain" "$dir/electra.ini" electra --steps 6
+    is $rc 0 "ELECTRA's generator"
+    for layout in "--tensor 2 --sequence-parallel=yes" "--pipeline 2"; do
+        # shellcheck disable=SC2086
+        train "$launch 2 -- $pretrain" "$dir/electra.ini" cut --steps 6 $layout
+        near_losses electra cut 1e-5 6
+        ok $? "$layout, the same losses" "$(cat "$dir/err")"
+        rm -rf "$dir/cut"
+    done
 else
-    skip_some 11 "ranks cannot be started here"
+    skip_some 14 "ranks cannot be started here"
 fi
 
 # --- what goes with what ---
@@ -111,7 +121,10 @@ refused "mask_token = 64: the vocabulary has 64 words" "a token that there is no
 refused "sample_order has no meaning" "the order of another program" --sample-order megatron
 refused "mask_spared = 3-x" "a range that is none" --mask-spared 3-x
 refused "mask_share belongs to objective = mlm" "a share of nothing" --objective next_token --mask-share 0.2 --mask-token 63
+refused "lies none that made it: give tokenizer" "words of a vocabulary that is not there" --mask-whole-words
 grep -v 'mask_\|objective' "$dir/run.ini" >"$dir/next.ini"
+train "$pretrain" "$dir/next.ini" alone --mask-whole-words
+says "mask_whole_words belongs to objective = mlm" "words of nothing are refused"
 train "$pretrain" "$dir/next.ini" next
 says "its tokens see what follows them" "next tokens of an encoder are refused"
 { grep -v mask_token "$dir/run.ini"; } >"$dir/none.ini"
@@ -123,6 +136,20 @@ says "objective = mlm trains an encoder" "and of a decoder"
 echo '{"prompt": [1, 2]}' >"$dir/ask.jsonl"
 "$stages/lf-generate" --checkpoint "$dir/one/out/checkpoint" --prompts "$dir/ask.jsonl" --threads 1 --out "$dir/gen" 2>"$dir/err"
 says "its tokens see what follows them" "lf-generate says that it cannot"
+
+# --- whole words, by the marks of the tokenizer beside the data ---
+awk 'BEGIN { srand(2); for (i = 0; i < 300; i++) { s = ""; for (k = 0; k < 12; k++) s = s (k ? " " : "") "w" int(rand() * 1000); print s } }' >"$dir/text.txt"
+must "$stages/lf-tokenize" --doc-split line --special-tokens '<|endoftext|>' --special-tokens '[MASK]' --vocab-size 270 --out "$dir/words" "$dir/text.txt"
+sed "s|^data = .*|data = $dir/words/shards|; s/^mask_token = .*/mask_token = 1/; s/^vocab = .*/vocab = 270/; s/^steps = .*/steps = 3/; s/^valid_interval.*/valid_interval = 0/" \
+    "$dir/run.ini" >"$dir/words.ini"
+train "$pretrain" "$dir/words.ini" tokens
+train "$pretrain" "$dir/words.ini" whole --mask-whole-words
+is "$rc $(losses whole | wc -l)" "0 3" "whole words"
+is "$({ losses tokens | head -n 1; losses whole | head -n 1; } | sort -u | wc -l)" 2 "are other tokens"
+cp -R "$dir/words/tokenizer" "$dir/elsewhere"
+train "$pretrain" "$dir/words.ini" given --mask-whole-words --tokenizer "$dir/elsewhere" --micro-batch 2
+near_losses whole given 1e-5 3
+ok $? "of a tokenizer that is given, in micro-batches of half the size, the same" "$(cat "$dir/err")"
 
 # --- out, and in again ---
 must "$stages/lf-convert" --from "$dir/one/out/checkpoint" --out "$dir/hf"
@@ -136,4 +163,4 @@ must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families
 "$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
 says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
     "another token of padding, which would move positions, is refused"
-finish 30
+finish 38

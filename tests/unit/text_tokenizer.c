@@ -227,6 +227,58 @@ static void accessors(void)
     lf_tokenizer_destroy(t);
 }
 
+/* want: a digit for each token of a vocabulary, the sum of its bits. */
+static void words_of(const char *json, const char *want, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    uint8_t marks[16];
+    char got[17] = "";
+    lf_tokenizer *t = lf_tokenizer_parse(json, strlen(json), "t.json", &err);
+    const size_t n = strlen(want);
+    if (!t || lf_tokenizer_word_marks(t, marks, n, &err) < 0) {
+        tap_ok(false, "%s: %s", name, err.text);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            got[i] = (char)('0' + marks[i]);
+        tap_str(got, want, name);
+    }
+    lf_tokenizer_destroy(t);
+}
+
+#define META                                                                                       \
+    "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"always\",\"split\":"  \
+    "true}"
+
+static void word_marks(void)
+{
+    lf_err err = LF_ERR_INIT;
+    words_of(ADDED("{\"id\":5,\"content\":\"<x>\",\"special\":true},{\"id\":6,\"content\":\"c\"}"),
+             "0003133", "byte-level BPE: the space, added tokens");
+    words_of("{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"continuing_subword_prefix\":"
+             "\"##\","
+             "\"vocab\":{\"u\":0,\"a\":1,\"##a\":2,\"#\":3,\"##\":4,\"###\":5,\"#a\":6}},"
+             "\"added_tokens\":[{\"id\":7,\"content\":\"[MASK]\",\"special\":true}],"
+             "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}}",
+             "110100133", "WordPiece: the continuing prefix, special tokens, ids that are none");
+    words_of("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"\u2581a\",-1],["
+             "\"b\","
+             "-2],[\"\u2581\",-3]]},\"pre_tokenizer\":" META ",\"decoder\":" META "}",
+             "0103", "Unigram: the space of sentencepiece");
+    words_of(
+        "{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0,\"b\":1,"
+        "\"b</w>\":2},\"merges\":[]},\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}}",
+        "002", "BPE with an end of words");
+    words_of("{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1}}}",
+             "33", "a vocabulary of words");
+    static const char none[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    lf_tokenizer *t = lf_tokenizer_parse(none, strlen(none), "t.json", &err);
+    uint8_t marks[3];
+    tap_rc(t ? lf_tokenizer_word_marks(t, marks, 3, &err) : 0, LF_ENOTSUP, &err,
+           "does not mark where words begin", "one that marks none");
+    lf_tokenizer_destroy(t);
+}
+
 int main(void)
 {
     TAP(27, bad_files());
@@ -234,5 +286,6 @@ int main(void)
     TAP(4, cut_and_padded());
     TAP(10, missing_bytes());
     TAP(11, accessors());
+    TAP(6, word_marks());
     return tap_done();
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
+#include "engine/text/token/tokenizer.h"
 #include "engine/train/loader.h"
 #include "tests/tap/tap.h"
 
@@ -72,7 +73,7 @@ static uint64_t hidden_of(const lf_mlm *m, uint64_t seed, bool valid, int64_t sa
     int32_t tokens[64], targets[64];
     uint64_t bits = 0;
     draw(tokens, targets, 64);
-    const struct lf_mlm_row row = {seed, valid, sample, VOCAB, 64, tokens, targets};
+    const struct lf_mlm_row row = {seed, valid, sample, VOCAB, 64, tokens, targets, NULL};
     lf_mlm_hide(m, &row);
     for (int i = 0; i < 64; i++)
         bits |= (uint64_t)(targets[i] >= 0) << i;
@@ -91,8 +92,80 @@ static void test_places(void)
     const uint64_t least = hidden_of(&rare, 7, false, 3);
     tap_ok(least && (least & (least - 1)) == 0, "at least one of a sample is hidden");
     int32_t tokens[4] = {0, 5, 6, 0}, targets[4] = {-1, -1, -1, -1};
-    const struct lf_mlm_row row = {7, false, 3, VOCAB, 4, tokens, targets};
+    const struct lf_mlm_row row = {7, false, 3, VOCAB, 4, tokens, targets, NULL};
     tap_i64(lf_mlm_hide(&usual, &row), 0, "none where all are spared");
+}
+
+/* Even tokens begin a word, multiples of seven end one. */
+static lf_mlm by_words(void)
+{
+    static uint8_t marks[VOCAB - 50]; /* those above are words of their own */
+    for (int i = 0; i < VOCAB - 50; i++)
+        marks[i] =
+            (uint8_t)((i % 2 == 0 ? LF_TOK_WORD_BEGINS : 0) | (i % 7 == 0 ? LF_TOK_WORD_ENDS : 0));
+    lf_mlm m = usual;
+    m.whole_words = true;
+    m.marks = marks;
+    m.n_marks = VOCAB - 50;
+    return m;
+}
+
+static void test_words(void)
+{
+    const lf_mlm m = by_words();
+    int32_t *was = calloc(MANY, 4), *tokens = calloc(MANY, 4), *targets = calloc(MANY, 4),
+            *may = calloc(MANY, 4);
+    uint8_t *begins = calloc(MANY, 1);
+    int64_t hidden = 0, could = 0, torn = 0, wrong = 0, masked = 0, misplaced = 0;
+    if (!was || !tokens || !targets || !may || !begins)
+        tap_bail("no memory");
+    draw(was, may, MANY);
+    memcpy(tokens, was, MANY * sizeof *was);
+    memcpy(targets, may, MANY * sizeof *may);
+    lf_mlm_words(&m, was, MANY, begins);
+    const struct lf_mlm_row row = {7, false, 11, VOCAB, MANY, tokens, targets, begins};
+    const int64_t told = lf_mlm_hide(&m, &row);
+    for (int64_t i = 0; i < MANY; i++) {
+        const int32_t t = was[i], before = i ? was[i - 1] : MASK;
+        const bool own = t >= VOCAB - 50, after = before >= VOCAB - 50 || before % 7 == 0;
+        misplaced += begins[i] != (own || t % 2 == 0 || after);
+        could += may[i] >= 0;
+        hidden += targets[i] >= 0;
+        masked += targets[i] >= 0 && tokens[i] == MASK;
+        wrong += targets[i] >= 0 ? targets[i] != t || may[i] < 0 : tokens[i] != t;
+        torn += i && !begins[i] && may[i] >= 0 && may[i - 1] >= 0 &&
+                (targets[i] >= 0) != (targets[i - 1] >= 0);
+    }
+    tap_i64(misplaced, 0, "words begin where the marks say");
+    tap_i64(torn, 0, "of a word all tokens are hidden or none");
+    tap_i64(wrong, 0, "hidden tokens are targets, others stand as they were");
+    tap_i64(told, hidden, "as many as it says");
+    tap_f64((double)hidden / (double)could, 0.15, 0.003, "15 % of the tokens are hidden");
+    tap_f64((double)masked / (double)hidden, 0.8, 0.01, "for 80 % stands mask_token");
+    memset(begins, 1, MANY);
+    memcpy(tokens, was, MANY * sizeof *was);
+    memcpy(targets, may, MANY * sizeof *may);
+    lf_mlm_hide(&m, &row);
+    struct lf_mlm_row plain = row;
+    plain.tokens = was;
+    plain.targets = may;
+    plain.begins = NULL;
+    lf_mlm_hide(&usual, &plain);
+    tap_ok(memcmp(tokens, was, MANY * 4) == 0 && memcmp(targets, may, MANY * 4) == 0,
+           "words of one token are tokens");
+    int32_t few[3] = {2, 3, 5}, aims[3] = {2, 3, -1};
+    uint8_t first[3];
+    lf_mlm rare = m;
+    rare.share = 1e-6;
+    lf_mlm_words(&rare, few, 3, first);
+    const struct lf_mlm_row small = {7, false, 3, VOCAB, 3, few, aims, first};
+    tap_ok(lf_mlm_hide(&rare, &small) == 2 && aims[0] == 2 && aims[1] == 3 && aims[2] == -1,
+           "at least one word is hidden, whole");
+    free(was);
+    free(tokens);
+    free(targets);
+    free(may);
+    free(begins);
 }
 
 static void test_refused(void)
@@ -120,7 +193,8 @@ struct run {
     int64_t trained[STEPS], counted[STEPS];
 };
 
-static void take(struct run *r, const char *dir, int32_t B, int ranks, int64_t from)
+static void take(struct run *r, const char *dir, const lf_mlm *how, int32_t B, int ranks,
+                 int64_t from)
 {
     static const lf_loader_ramp ramp[] = {{0, BATCH}};
     const lf_loader_source source = {dir, 1};
@@ -140,7 +214,7 @@ static void take(struct run *r, const char *dir, int32_t B, int ranks, int64_t f
                                     .n_ramp = 1,
                                     .dp_rank = rank,
                                     .dp_size = ranks,
-                                    .mlm = &usual};
+                                    .mlm = how};
         if (lf_loader_open(&l, &c, &err) < 0 || lf_loader_seek(l, from * BATCH, &err) < 0)
             tap_bail("%s", err.text);
         for (int64_t s = from; s < STEPS; s++) {
@@ -163,26 +237,26 @@ static void take(struct run *r, const char *dir, int32_t B, int ranks, int64_t f
     }
 }
 
-static void test_loader(void)
+static void test_loader(const lf_mlm *m)
 {
     static struct run one, other;
     char dir[4000];
     lf_err err = LF_ERR_INIT;
-    snprintf(dir, sizeof dir, "%s/data", tap_tmpdir());
+    snprintf(dir, sizeof dir, "%s/%s", tap_tmpdir(), m->whole_words ? "words" : "data");
     if (lf_shard_write_synthetic(dir, &(struct lf_shard_synthetic){40, 4, 1, 60, VOCAB, 1}, &err) <
         0)
         tap_bail("%s", err.text);
-    take(&one, dir, 2, 1, 0);
+    take(&one, dir, m, 2, 1, 0);
     tap_ok(memcmp(one.trained, one.counted, sizeof one.trained) == 0 && one.trained[0] > 0,
            "a step counts what its micro-batches hide");
-    take(&other, dir, 1, 1, 0);
+    take(&other, dir, m, 1, 1, 0);
     tap_ok(memcmp(&one, &other, sizeof one) == 0, "micro-batches of half the size, the same");
-    take(&other, dir, 1, 2, 0);
+    take(&other, dir, m, 1, 2, 0);
     tap_ok(memcmp(one.tokens, other.tokens, sizeof one.tokens) == 0 &&
                memcmp(one.targets, other.targets, sizeof one.targets) == 0 &&
                memcmp(one.counted, other.counted, sizeof one.counted) == 0,
            "two ranks, the same");
-    take(&other, dir, 2, 1, 17);
+    take(&other, dir, m, 2, 1, 17);
     tap_ok(memcmp(one.tokens[17 * BATCH], other.tokens[17 * BATCH],
                   (STEPS - 17) * BATCH * sizeof one.tokens[0]) == 0 &&
                memcmp(one.targets[17 * BATCH], other.targets[17 * BATCH],
@@ -195,6 +269,9 @@ int main(void)
     TAP(6, test_shares());
     TAP(6, test_places());
     TAP(5, test_refused());
-    TAP(4, test_loader());
+    TAP(4, test_loader(&usual));
+    const lf_mlm whole = by_words();
+    TAP(8, test_words());
+    TAP(4, test_loader(&whole));
     return tap_done();
 }

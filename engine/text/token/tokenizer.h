@@ -86,6 +86,18 @@ const char *lf_tokenizer_sha256(const lf_tokenizer *t);
 bool lf_tokenizer_token(const lf_tokenizer *t, uint32_t id, const uint8_t **bytes, size_t *len);
 bool lf_tokenizer_text(const lf_tokenizer *t, uint32_t id, const uint8_t **text, size_t *len);
 
+/* Where the words of a text begin, by the marks that the tokenizer itself makes: the continuing
+ * prefix of WordPiece (## of BERT), the space of byte-level BPE (the character U+0120 in its files)
+ * and of sentencepiece (U+2581), the affixes of BPE. With spaces as marks what follows a word
+ * without one, such as a comma, belongs to it. Writes bits of each id below n; special and added
+ * tokens and ids that there are not are words of their own. LF_ENOTSUP: the vocabulary marks
+ * none. */
+enum lf_tok_word {
+    LF_TOK_WORD_BEGINS = 1, /* the token begins a word */
+    LF_TOK_WORD_ENDS = 2    /* the next token begins one */
+};
+int lf_tokenizer_word_marks(const lf_tokenizer *t, uint8_t *marks, size_t n, lf_err *err);
+
 lf_tok_state *lf_tok_state_create(const lf_tokenizer *t, lf_err *err); /* borrows t */
 void lf_tok_state_destroy(lf_tok_state *s);
 
