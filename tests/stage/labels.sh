@@ -191,4 +191,17 @@ ok $? "and its card says so"
 must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/again"
 "$tool" moved "$dir/one/out/checkpoint" "$dir/again/checkpoint" 'model/*' | grep -q '^0 of'
 ok $? "which comes in with the same weights"
-finish 38
+
+# --- an encoder whose embedding is narrow (ELECTRA), and its vectors ---
+sed 's/^family = bert/family = electra\nembed_dim = 16\nembed_narrow = yes/' "$dir/bert.ini" >"$dir/electra.ini"
+must "$stages/lf-pretrain" --config "$dir/electra.ini" --out "$dir/electra"
+on1 narrow --init-from "$dir/electra/checkpoint"
+above "$(field narrow valid_accuracy)" 0.85
+ok $? "ELECTRA classes: $(field narrow valid_accuracy)" "$(cat "$dir/err")"
+must "$stages/lf-convert" --from "$dir/narrow/out/checkpoint" --out "$dir/narrow-hf"
+grep -q '"ElectraForSequenceClassification"' "$dir/narrow-hf/model/config.json" && grep -q '"embedding_size": 16' "$dir/narrow-hf/model/config.json"
+ok $? "and goes out as it"
+must "$stages/lf-score" --checkpoint "$dir/narrow/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
+    --give embeddings --out "$dir/narrow-vectors" "$dir/lone.jsonl"
+is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/narrow-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "its vectors are as wide as the stream"
+finish 41
