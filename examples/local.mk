@@ -35,6 +35,9 @@ dist_scenes_SCRIPTS = examples/scenes/run.sh
 scenesprocessordir = $(scenesdir)/processor
 dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
   examples/scenes/processor/processor_config.json examples/scenes/processor/config.json
+encoderdir = $(pkgdatadir)/examples/encoder
+dist_encoder_DATA = examples/encoder/pipeline.ini examples/encoder/README.md
+dist_encoder_SCRIPTS = examples/encoder/make_data.sh examples/encoder/run.sh
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh

@@ -21,6 +21,10 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
     continue-pretrain) echo "some text" >text.txt && sed "s|@OLD@|$tmp/$name/text.txt|; s|@NEW@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
     rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl &&
         echo '{"prompt":"define light:"}' | tee data/prompts.jsonl >data/ask.jsonl ;;
+    encoder)
+        mkdir data && echo '{"prompt":"a[SEP]a[SEP]"}' >data/twice.jsonl && echo '{"text":"a[SEP]"}' >data/graded.jsonl
+        echo "some text" >text.txt && sed "s|@TEXT@|$tmp/$name/text.txt|" "$p" >pipeline.ini
+        ;;
     parallel) echo "some text" >corpus.txt ;;
     later-tokens) echo "some text" >text.txt && echo '{"prompt":"some"}' >prompts.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
@@ -87,4 +91,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 32
+finish 34
