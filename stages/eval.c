@@ -396,7 +396,7 @@ static int plan_pictures(eval *e, bool *unknown, lf_err *err)
 {
     lf_model_config model;
     const char *missing;
-    int rc = lf_infer_plan_config(&model, &missing, e->checkpoint, e->run.adapter, err);
+    int rc = lf_infer_plan_config(&model, &missing, e->checkpoint, e->run.adapter, false, err);
     if (rc != 0 || missing || !model.vision.family)
         return rc;
     rc = plan_shards(e, unknown, err);

@@ -180,7 +180,7 @@ def see(a, model, torch):
 
 
 # Encoders of pictures, alone or beside a tower of text.
-ENCODERS = ("clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "dinov2", "vit_mae")
+ENCODERS = ("clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "dinov2", "vit_mae", "vit", "deit")
 
 
 def grid_of(v):
@@ -216,6 +216,8 @@ def encode(model, torch, g):
         tower.config.mask_ratio = tower.embeddings.config.mask_ratio = 0.0
         args = {"noise": torch.arange(h * w)[None].double()}  # in this order
     out = tower(pixel_values=x.double(), **args)
+    if hasattr(out, "logits"):  # of classes
+        return {**one, "logits": out.logits}
     hidden = out.last_hidden_state[0]
     if v.model_type.startswith("clip"):  # whose last norm is of the pooled row alone
         hidden = getattr(tower, "vision_model", tower).post_layernorm(hidden)

@@ -180,7 +180,8 @@ static int plan_pictures(generate *g, bool *unknown, lf_err *err)
     const char *const with[] = {g->tokenizer_path, g->processor, g->media_dir, g->prompts};
     lf_model_config model;
     const char *missing;
-    const int rc = lf_infer_plan_config(&model, &missing, g->checkpoint, g->run.adapter, err);
+    const int rc =
+        lf_infer_plan_config(&model, &missing, g->checkpoint, g->run.adapter, false, err);
     if (rc != 0 || missing || !model.vision.family)
         return rc;
     *unknown = !lf_infer_there(with, sizeof with / sizeof *with);

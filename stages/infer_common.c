@@ -139,12 +139,13 @@ static int adapter_there(const char *adapter, lf_err *err)
 }
 
 int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint,
-                         const char *adapter, lf_err *err)
+                         const char *adapter, bool classes, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
     *missing = "sizes follow from the checkpoint, which does not exist yet";
     int rc = lf_runner_description(c, checkpoint, &e);
-    rc = rc != 0 ? rc : lf_model_need_text(c, &e);
+    if (rc == 0 && !(classes && lf_model_classifies(c)))
+        rc = lf_model_need_text(c, &e);
     if (rc == 0) {
         *missing = "sizes follow from the adapter, which does not exist yet or is read in when the "
                    "run begins";
@@ -186,7 +187,7 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
 {
     lf_model_config c;
     const char *missing = NULL;
-    int rc = lf_infer_plan_config(&c, &missing, checkpoint, o->adapter, err);
+    int rc = lf_infer_plan_config(&c, &missing, checkpoint, o->adapter, false, err);
     if (rc != 0 || missing)
         return rc != 0 ? rc : lf_infer_plan_note(out, missing, err);
     json_t *p = lf_runner_plan(&c, o, err);

@@ -42,10 +42,11 @@ int lf_infer_eyes(lf_gen_eyes *out, bool *have, const char *processor, const cha
 int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path,
                         const char *const *names, size_t n_names, lf_err *err);
 
-/* For --plan: the model of the checkpoint. *missing names what is not there yet, for
- * lf_infer_plan_note; *c is then not set. *missing NULL: everything is there. */
+/* For --plan: the model of the checkpoint, which with `classes` may tell those of pictures.
+ * *missing names what is not there yet, for lf_infer_plan_note; *c is then not set. *missing NULL:
+ * everything is there. */
 int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint,
-                         const char *adapter, lf_err *err);
+                         const char *adapter, bool classes, lf_err *err);
 int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err);
 /* The note that sizes of pictures are not known yet, as `what` is not there. */
 int lf_infer_plan_unseen(json_t *out, const char *what, lf_err *err);

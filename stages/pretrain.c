@@ -18,6 +18,7 @@ static void destroy(void *self)
         return;
     lf_train_samples_close(&p->samples);
     lf_mae_train_destroy(p->restoring);
+    lf_class_train_destroy(p->telling);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -84,7 +85,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     lf_train_read_compute(&p->c, &p->g, o);
     p->c.mtp_asked = lf_optset_given(o, &p->c.mtp_weight) != NULL;
     lf_train_read_paths(&p->c, o);
-    int rc = lf_pretrain_read_mae(p, o, err);
+    int rc = lf_pretrain_read_pictures(p, o, err);
     if (rc == 0)
         rc = lf_pretrain_read_mlm(p, o, err);
     if (rc == 0)
@@ -102,7 +103,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (rc == 0)
-        rc = lf_pretrain_check_mae(p, err);
+        rc = lf_pretrain_check_pictures(p, err);
     if (rc == 0)
         rc = lf_train_samples_check(&p->samples, o, !p->mlm.whole_words, err);
     if (rc == 0)

@@ -5,18 +5,13 @@
 #ifndef LF_STAGES_PRETRAIN_H
 #define LF_STAGES_PRETRAIN_H
 
+#include "engine/post/class_train.h"
 #include "engine/train/mae.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
 #include "stages/train_samples.h"
 
-enum pretrain_objective {
-    PRETRAIN_NEXT = 0,
-    PRETRAIN_MAE,
-    PRETRAIN_MLM,
-    PRETRAIN_SPAN,
-    PRETRAIN_DENOISE
-};
+enum pretrain_objective { PRETRAIN_NEXT = 0, PRETRAIN_MAE, PRETRAIN_MLM, PRETRAIN_CLASSES };
 
 struct pretrain {
     lf_arena *arena;
@@ -29,6 +24,9 @@ struct pretrain {
     double mask_ratio;
     bool norm_pix;
     lf_mae_train *restoring;
+    /* with objective = classes */
+    struct lf_class_train_opts told;
+    lf_class_train *telling;
     /* with objective = mlm */
     lf_mlm mlm;
     int64_t mask_token;
@@ -37,15 +35,15 @@ struct pretrain {
     lf_opt_list ends; /* the rows of sentence_ends */
 };
 
-/* pretrain_mae.c. Options of pictures that are restored; refuses those of text beside them. After
- * the options are filled in. */
-int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* pretrain_mae.c. Options of pictures that are restored or told apart; refuses those of text beside
+ * them. After the options are filled in. */
+int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. The same of options of tokens that are hidden. */
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. With mask_whole_words: finds the tokenizer and reads where its words begin. When
  * the stage runs, before the loop. */
 int lf_pretrain_open_words(struct pretrain *p, lf_err *err);
 /* After the model is read: is it one that the objective trains? */
-int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err);
+int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err);
 
 #endif

@@ -1,23 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of lf-pretrain with objective = mae: pictures are restored, and no text is read. */
+ * Options of lf-pretrain with objective = mae or classes: pictures are restored or told apart, and
+ * no text is read. */
 #include "stages/pretrain.h"
 #include "stages/stage.h"
 
 enum { FP8 = 3 }; /* of LF_TRAIN_PRECISIONS_FP8 */
 
-static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
+static int refuse_given(const lf_optset *o, const void *const *members, size_t n,
+                        const char *objective, lf_err *err)
 {
-    const void *const members[] = {&p->mask_ratio, &p->norm_pix};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+    for (size_t i = 0; i < n; i++)
         if (lf_optset_given(o, members[i]))
-            return lf_fail(err, LF_EINVAL, "%s belongs to objective = mae",
-                           lf_optset_given(o, members[i]));
+            return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
+                           lf_optset_given(o, members[i]), objective);
     return 0;
 }
 
+static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    const struct lf_class_train_opts *q = &p->told;
+    const void *const mae[] = {&p->mask_ratio, &p->norm_pix};
+    const void *const classes[] = {&q->column,       &q->teacher,     &q->augment.crop_scale,
+                                   &q->augment.flip, &q->augment.ops, &q->augment.magnitude,
+                                   &q->smoothing,    &q->mixup,       &q->cutmix,
+                                   &q->erase,        &q->drop_path};
+    int rc = 0;
+    if (p->objective != PRETRAIN_MAE)
+        rc = refuse_given(o, mae, sizeof mae / sizeof *mae, "mae", err);
+    if (rc == 0 && p->objective != PRETRAIN_CLASSES)
+        rc = refuse_given(o, classes, sizeof classes / sizeof *classes, "classes", err);
+    return rc;
+}
+
 /* What is about text, or divides a model of text. */
-static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err)
+static int refuse_text(const struct pretrain *p, const lf_optset *o, const char *objective,
+                       lf_err *err)
 {
     const struct lf_train_config *c = &p->c;
     const void *const text[] = {&c->seq_length,       &c->max_docs,
@@ -36,54 +54,99 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, lf_err *err
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (lf_optset_given(o, text[i]))
             return lf_fail(err, LF_EINVAL,
-                           "%s has no meaning with objective = mae, which reads pictures and no "
+                           "%s has no meaning with objective = %s, which reads pictures and no "
                            "text: a sequence is a document with its pictures; leave it out",
-                           lf_optset_given(o, text[i]));
+                           lf_optset_given(o, text[i]), objective);
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
         if (lf_optset_given(o, layout[i]))
             return lf_fail(err, LF_ENOTSUP,
-                           "%s: with objective = mae ranks share the batch alone; leave it out, or "
+                           "%s: with objective = %s ranks share the batch alone; leave it out, or "
                            "take zero to divide the optimizer's state",
-                           lf_optset_given(o, layout[i]));
+                           lf_optset_given(o, layout[i]), objective);
     return p->g.precision == FP8
                ? lf_fail(err, LF_ENOTSUP,
-                         "precision = fp8 is for layers of text; with objective = mae take bf16")
+                         "precision = fp8 is for layers of text; with objective = %s take bf16",
+                         objective)
                : 0;
 }
 
-int lf_pretrain_read_mae(struct pretrain *p, const lf_optset *o, lf_err *err)
+static int read_mae(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
-    struct lf_train_config *c = &p->c;
-    if (p->objective != PRETRAIN_MAE)
-        return refuse_others(p, o, err);
-    int rc = refuse_text(p, o, err);
-    if (rc != 0)
-        return rc;
-    if (c->max_patches < 1)
-        return lf_fail(err, LF_EINVAL,
-                       "objective = mae trains on pictures: give max_patches, the patches that the "
-                       "pictures of a micro-batch have at most");
     const struct lf_mae_train_opts of = {.mask_ratio = p->mask_ratio,
                                          .norm_pix = p->norm_pix,
-                                         .seed = c->seed,
+                                         .seed = p->c.seed,
                                          .threads = lf_stage_threads(o)};
     if (!(p->restoring = lf_mae_train_create(&of, err)))
         return LF_ENOMEM;
-    c->objective = lf_mae_train_objective(p->restoring);
-    c->seq_length = 2; /* a document, as the loader counts it */
+    p->c.objective = lf_mae_train_objective(p->restoring);
     return 0;
 }
 
-int lf_pretrain_check_mae(const struct pretrain *p, lf_err *err)
+/* Pictures are mixed by pairs of samples, which one micro-batch has. */
+static int check_pairs(const struct pretrain *p, lf_err *err)
+{
+    const bool mixes = p->told.mixup > 0 || p->told.cutmix > 0;
+    return mixes && p->c.micro_batch % 2
+               ? lf_fail(err, LF_EINVAL,
+                         "micro_batch = %d: mixup and cutmix mix pairs of pictures of a "
+                         "micro-batch; take an even one",
+                         (int)p->c.micro_batch)
+               : 0;
+}
+
+static int read_classes(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    struct lf_class_train_opts *q = &p->told;
+    if (lf_optset_given(o, &q->augment.magnitude) && !q->augment.ops)
+        return lf_fail(err, LF_EINVAL, "rand_magnitude is of rand_ops, of which there are none");
+    if (q->teacher && !q->teacher[0])
+        q->teacher = NULL;
+    q->seed = p->c.seed;
+    q->threads = lf_stage_threads(o);
+    if (!(p->telling = lf_class_train_create(q, err)))
+        return LF_ENOMEM;
+    p->c.objective = lf_class_train_objective(p->telling);
+    return 0;
+}
+
+int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    struct lf_train_config *c = &p->c;
+    const char *objective = p->objective == PRETRAIN_MAE ? "mae" : "classes";
+    int rc = refuse_others(p, o, err);
+    if (rc != 0 || (p->objective != PRETRAIN_MAE && p->objective != PRETRAIN_CLASSES))
+        return rc;
+    if ((rc = refuse_text(p, o, objective, err)) != 0)
+        return rc;
+    if (c->max_patches < 1)
+        return lf_fail(err, LF_EINVAL,
+                       "objective = %s trains on pictures: give max_patches, the patches that the "
+                       "pictures of a micro-batch have at most",
+                       objective);
+    c->seq_length = 2; /* a document, as the loader counts it */
+    return p->objective == PRETRAIN_MAE ? read_mae(p, o, err) : read_classes(p, o, err);
+}
+
+int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err)
 {
     const struct lf_train_config *c = &p->c;
-    const bool mae = p->objective == PRETRAIN_MAE;
-    if (!c->model_given || lf_model_restores(&c->model) == mae)
-        return 0;
-    return mae ? lf_fail(err, LF_EINVAL,
-                         "objective = mae needs a decoder that restores pictures: describe it "
-                         "with mae.layers, mae.hidden and mae.heads in [model]")
-               : lf_fail(err, LF_EINVAL,
-                         "[model] mae.layers: an encoder and what restores pictures are "
-                         "trained with objective = mae");
+    const bool mae = p->objective == PRETRAIN_MAE, classes = p->objective == PRETRAIN_CLASSES;
+    const int rc = classes ? check_pairs(p, err) : 0;
+    if (rc != 0 || !c->model_given)
+        return rc;
+    if (lf_model_restores(&c->model) != mae)
+        return mae ? lf_fail(err, LF_EINVAL,
+                             "objective = mae needs a decoder that restores pictures: describe it "
+                             "with mae.layers, mae.hidden and mae.heads in [model]")
+                   : lf_fail(err, LF_EINVAL,
+                             "[model] mae.layers: an encoder and what restores pictures are "
+                             "trained with objective = mae");
+    if (lf_model_classifies(&c->model) != classes)
+        return classes ? lf_fail(err, LF_EINVAL,
+                                 "objective = classes needs a model that tells classes of "
+                                 "pictures: say how many with classes.labels in [model]")
+                       : lf_fail(err, LF_EINVAL,
+                                 "[model] classes.labels: a model that tells classes of pictures "
+                                 "is trained with objective = classes");
+    return 0;
 }

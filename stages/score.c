@@ -106,7 +106,7 @@ static int open_media(score *s, lf_err *err)
                     "processor: its patches are of %lld x %lld pixels, which is not what the model "
                     "takes: its patches have %lld numbers",
                     (long long)side, (long long)side, (long long)mc->vision.patch_dim);
-    if (rc == 0 && s->media.image_token != mc->image_token)
+    if (rc == 0 && !lf_model_classifies(mc) && s->media.image_token != mc->image_token)
         rc = lf_fail(err, LF_EINVAL,
                      "processor: pictures stand at token %lld, in the model at token %lld",
                      (long long)s->media.image_token, (long long)mc->image_token);
@@ -220,7 +220,7 @@ static int plan(void *self, json_t *out, lf_err *err)
     lf_model_config c;
     const char *missing = NULL;
     s->run.with = lf_infer_with(&s->ranks);
-    int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
+    int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, true, err);
     if (rc == 0 && missing)
         rc = lf_infer_plan_note(out, missing, err);
     json_t *p = rc == 0 && !missing ? lf_rm_plan(&c, &s->run, err) : NULL;
@@ -251,6 +251,8 @@ static enum lf_rm_gives gives(const score *s)
     const lf_model_config *mc = lf_rm_config(s->rm);
     if (s->run.reading.embed)
         return LF_RM_GIVES_VECTOR;
+    if (lf_model_classifies(mc))
+        return LF_RM_GIVES_LABELS;
     if (mc->output != LF_OUTPUT_LABELS)
         return LF_RM_GIVES_SCORE;
     return mc->labels_of == LF_LABELS_OF_SPAN ? LF_RM_GIVES_SPAN : LF_RM_GIVES_LABELS;

@@ -51,20 +51,21 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(
         b,
         "---\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- loong-flow\n- %.*s\n%s---\n\n",
-        c->family->lone ? "image-feature-extraction"
-        : score         ? "text-classification"
-        : labels        ? label_tags[m->labels_of]
-        : sees          ? "image-text-to-text"
-        : both          ? "fill-mask"
-                        : "text-generation",
+        lf_model_classifies(m) ? "image-classification"
+        : c->family->lone      ? "image-feature-extraction"
+        : score                ? "text-classification"
+        : labels               ? label_tags[m->labels_of]
+        : sees                 ? "image-text-to-text"
+        : both                 ? "fill-mask"
+                               : "text-generation",
         (int)strcspn(type, " "), type, score ? "- reward-model\n" : "");
     lf_buf_addf(b, "# A %s of family %s\n\n",
-                c->family->lone ? "vision encoder"
-                : score         ? "reward model"
-                : replaced(c)   ? "model that tells which tokens were replaced"
-                : labels        ? label_kinds[m->labels_of]
-                : both          ? "masked language model"
-                                : "language model",
+                lf_model_classifies(m) ? "classifier of pictures"
+                : c->family->lone      ? "vision encoder"
+                : score                ? "reward model"
+                : labels               ? label_kinds[m->labels_of]
+                : both                 ? "masked language model"
+                                       : "language model",
                 c->family->name);
     lf_buf_addf(b, "Exported by loong-flow (`lf-convert`) from checkpoint `%s`.\n\n", c->identity);
 }

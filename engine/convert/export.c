@@ -75,7 +75,10 @@ static int kept_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf
 static bool is_other_part(const struct export *ex, const char *name)
 {
     const struct lf_hf_lone *l = ex->family->lone;
-    return l && !lf_weights_is_vision(name) && !(l->restores && lf_str_has_prefix(name, "mae."));
+    static const char *const beside[] = {
+        [LF_BESIDE_RESTORING] = "mae.", [LF_BESIDE_CLASSES] = "classes."};
+    return l && !lf_weights_is_vision(name) &&
+           !(l->beside && lf_str_has_prefix(name, beside[l->beside]));
 }
 
 static int check_entry(const struct export *ex, size_t i, const lf_ckpt_entry *e, lf_err *err)
@@ -749,12 +752,22 @@ static int take_part(struct export *ex, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "family %s has encoders of vision.family = %s; that of this model is %s",
                        ex->family->name, l->tower->families, family);
-    if (l->restores && !lf_model_restores(&ex->config))
+    if (l->beside == LF_BESIDE_CLASSES &&
+        !(lf_model_classifies(&ex->config) && ex->config.classes.read == l->reads))
+        return lf_fail(err, LF_EINVAL,
+                       "family %s tells classes of pictures (classes.labels, classes.read = %s), "
+                       "which this model does not",
+                       ex->family->name, l->reads == LF_CLASS_BOTH ? "both" : "class");
+    if (l->beside == LF_BESIDE_RESTORING && !lf_model_restores(&ex->config))
         return lf_fail(err, LF_EINVAL,
                        "family %s has a decoder that restores pictures (mae.layers), which this "
                        "model has not",
                        ex->family->name);
-    ex->config = lf_model_encoder_of(&ex->config, l->restores);
+    ex->config = lf_model_encoder_of(&ex->config, l->beside);
+    if (l->beside == LF_BESIDE_CLASSES && strcmp(family, "vit-mae") == 0) { /* see families_vit.c */
+        ex->config.vision.family = lf_vision_family_of("vit");
+        ex->config.vision.fixed_positions = false;
+    }
     return lf_model_config_finish(&ex->config, err);
 }
 

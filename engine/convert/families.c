@@ -156,5 +156,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_dinov2,
     &lf_hf_mae_encoder,
     &lf_hf_mae,
+    &lf_hf_vit,
+    &lf_hf_vit_encoder,
+    &lf_hf_deit,
+    &lf_hf_deit_taught,
     NULL,
 };

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoders of pictures that are models of their own: CLIP, SigLIP, DINOv2, masked autoencoders. */
+ * Encoders of pictures that are models of their own: CLIP, SigLIP, DINOv2, masked autoencoders, and
+ * ViT and DeiT, which tell classes of pictures. */
+#include <string.h>
+
 #include "engine/base/json.h"
 #include "engine/convert/families_vl.h"
 #include "engine/convert/hf_priv.h"
+#include "engine/model/vision.h"
 
 /* ---- CLIP, SigLIP ---- */
 
@@ -276,5 +280,93 @@ const struct lf_hf_family lf_hf_mae_encoder =
     LONE("vit-mae-encoder", "vit_mae", "ViTMAEModel", .tower = &mae_encoder_tower,
          .class = "ViTMAEModel", .names = mae_encoder_names);
 const struct lf_hf_family lf_hf_mae =
-    LONE("vit-mae", "vit_mae", "ViTMAEForPreTraining", .tower = &mae_tower, .restores = true,
-         .names = mae_names);
+    LONE("vit-mae", "vit_mae", "ViTMAEForPreTraining", .tower = &mae_tower,
+         .beside = LF_BESIDE_RESTORING, .names = mae_names);
+
+/* ---- ViT, DeiT ---- */
+
+static const char *vit_family(json_t *config)
+{
+    return strcmp(json_string_value(json_object_get(config, "model_type")), "deit") == 0 ? "deit"
+                                                                                         : "vit";
+}
+
+/* A pooler is of the class without a head, and no class with one reads it. */
+static const struct lf_hf_key vit_keys[] = {
+    {"hidden_size", LF_HF_NUMBER, "vision.hidden", "768"},
+    {"num_hidden_layers", LF_HF_NUMBER, "vision.layers", "12"},
+    {"num_attention_heads", LF_HF_NUMBER, "vision.heads", "12"},
+    {"intermediate_size", LF_HF_NUMBER, "vision.ffn", "3072"},
+    {"num_channels", LF_HF_SAME, NULL, "3"},
+    {"hidden_dropout_prob", LF_HF_SAME, NULL, "0.0"},
+    {"attention_probs_dropout_prob", LF_HF_SAME, NULL, "0.0"},
+    {"initializer_range", LF_HF_NUMBER, "vision.init_std", "0.02"},
+    {"layer_norm_eps", LF_HF_NUMBER, "vision.norm_eps", "1e-12"},
+    {"hidden_act", LF_HF_ACT, "vision.activation", "\"gelu\""},
+    {"qkv_bias", LF_HF_BOOL, "vision.qkv_bias", "true"},
+    {"encoder_stride", LF_HF_INERT, NULL, NULL},
+    {"pooler_act", LF_HF_INERT, NULL, NULL},
+    {"pooler_output_size", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static const struct lf_map_row vit_rows[] = {
+    {"vit.embeddings.cls_token", LF_MAP_LEAD, "vision.class_token.weight", NULL},
+    {"vit.embeddings.distillation_token", LF_MAP_LEAD, "vision.distill_token.weight",
+     "vision.distill_token=yes"},
+    {"vit.embeddings.position_embeddings", LF_MAP_LEAD, "vision.pos_embed.weight", NULL},
+    {"vit.embeddings.patch_embeddings.projection.weight", LF_MAP_CONV, "vision.patch_embed.weight",
+     NULL},
+    {"vit.embeddings.patch_embeddings.projection.bias", LF_MAP_COPY, "vision.patch_embed.bias",
+     NULL},
+    MAE_LAYERS("vit.encoder.layer.{L}.", OURS),
+    {"vit.layernorm.{P}", LF_MAP_COPY, "vision.final_norm.{P}", NULL},
+    {"classifier.{P}", LF_MAP_COPY, "classes.{P}", "classes.read=class"},
+    {"cls_classifier.{P}", LF_MAP_COPY, "classes.{P}", "classes.read=both"},
+    {"distillation_classifier.{P}", LF_MAP_COPY, "classes.distill.{P}", "classes.read=both"},
+    {0},
+};
+static const struct lf_hf_name vit_names[] = {{0}};
+static const struct lf_hf_name deit_names[] = {
+    {"vit.", {"deit.", NULL}},
+    {0},
+};
+static const struct lf_hf_name vit_encoder_names[] = {
+    {"vit.", {"", NULL}},
+    {0},
+};
+static const char *const vit_kept[] = {"pooler.", NULL};
+
+/* The tokens before the patches have positions too. */
+static int read_vit(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_vl_read_patches(r, c, 224, lf_vision_tokens(&c->vision), err);
+}
+
+static int write_vit(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return lf_vl_write_patches(c, o, lf_vision_tokens(&c->vision), false, err);
+}
+
+#define VIT_TOWER(type, of)                                                                        \
+    {                                                                                              \
+        .model_type = type, .family = vit_family, .families = of, .keys = vit_keys,                \
+        .rows = vit_rows, .read = read_vit, .write = write_vit                                     \
+    }
+/* An encoder that a masked autoencoder made is a ViT: its fixed positions are as good as learned.
+ */
+static const struct lf_hf_tower vit_tower = VIT_TOWER("vit", "vit vit-mae"),
+                                deit_tower = VIT_TOWER("deit", "deit");
+const struct lf_hf_family lf_hf_vit =
+    LONE("vit", "vit", "ViTForImageClassification", .tower = &vit_tower,
+         .class = "ViTForImageClassification", .names = vit_names, .beside = LF_BESIDE_CLASSES);
+const struct lf_hf_family lf_hf_vit_encoder =
+    LONE("vit-encoder", "vit", "ViTModel", .tower = &vit_tower, .class = "ViTModel",
+         .names = vit_encoder_names, .kept = vit_kept);
+const struct lf_hf_family lf_hf_deit =
+    LONE("deit", "deit", "DeiTForImageClassification", .tower = &deit_tower,
+         .class = "DeiTForImageClassification", .names = deit_names, .beside = LF_BESIDE_CLASSES);
+const struct lf_hf_family lf_hf_deit_taught =
+    LONE("deit-taught", "deit", "DeiTForImageClassificationWithTeacher", .tower = &deit_tower,
+         .class = "DeiTForImageClassificationWithTeacher", .names = deit_names,
+         .beside = LF_BESIDE_CLASSES, .reads = LF_CLASS_BOTH);

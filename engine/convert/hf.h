@@ -108,7 +108,9 @@ struct lf_hf_lone {
     const char *nested; /* key of that object, beside which stands a text tower; NULL: the whole */
     const char *ignore; /* keys of the object that say nothing of the encoder */
     const char *class;  /* architectures[0] of this form; NULL: any */
-    bool restores;      /* the decoder of a masked autoencoder belongs to it (mae.h) */
+    /* the decoder of a masked autoencoder (mae.h) or heads for classes (classes.h) belong to it */
+    enum lf_model_beside beside;
+    int reads;                      /* enum lf_class_read of such heads */
     const struct lf_hf_name *names; /* ended by {0} */
     const char *const *kept;        /* see lf_map_form */
 };

@@ -117,6 +117,24 @@ static void fail_type(json_t *config, const char *path, const char *type,
     lf_buf_fini(&b);
 }
 
+/* Classes of pictures by an encoder that is known without a head for them. */
+static int check_classes(json_t *config, const char *path, lf_err *err)
+{
+    const char *class =
+        json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    if (!class || !strstr(class, "ForImageClassification"))
+        return 0;
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
+        if ((*f)->lone && strcmp((*f)->architecture, class) == 0)
+            return 0;
+    return lf_fail(
+        err, LF_ENOTSUP,
+        "%s: architectures = %.80s: its head that tells classes of pictures is not known "
+        "here; those of ViT and DeiT are, and an encoder alone comes in from its own "
+        "class",
+        path, class);
+}
+
 const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err)
 {
     const char *type = NULL;
@@ -135,7 +153,7 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
             return NULL;
         }
         if (has_text(*f, config))
-            return *f;
+            return check_classes(config, path, err) == 0 ? *f : NULL;
         kin = *f;
     }
     fail_type(config, path, type, kin, err);
@@ -162,7 +180,7 @@ static bool has_tower(const struct lf_hf_sight *s, const char *family)
  * and the form of the first model that is made of such parts. */
 static bool is_of(const struct lf_hf_family *f, const lf_model_config *c)
 {
-    if (f->lone || lf_model_is_encoder(c) || lf_model_restores(c))
+    if (f->lone || lf_model_sees_alone(c))
         return f->lone && lf_hf_fits_lone(f, c);
     if (c->vision.family && !f->sight)
         return false;
@@ -408,9 +426,9 @@ int lf_hf_check_left(const lf_hf_reader *r, const char *type, lf_err *err)
     return 0;
 }
 
-/* Labels of a classifier: num_labels, or as many as have names; two where nothing is said. */
-static int64_t labels_of(json_t *n, json_t *names)
+int64_t lf_hf_labels(json_t *config)
 {
+    json_t *n = json_object_get(config, "num_labels"), *names = json_object_get(config, "id2label");
     return json_is_integer(n)      ? json_integer_value(n)
            : json_is_object(names) ? (int64_t)json_object_size(names)
                                    : 2;
@@ -456,7 +474,7 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
 {
     const char *class =
         json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
-    json_t *n = lf_hf_take(r, "num_labels");
+    (void)lf_hf_take(r, "num_labels");
     const int of = class ? labels_class(class) : -1;
     if (!class)
         return 0;
@@ -468,7 +486,7 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
     const bool own = of >= 0 && f->label_classes[of] && strcmp(f->label_classes[of], class) == 0;
     if (of < 0 || (of != LF_LABELS_OF_TEXT && !own))
         return check_class(r, c, f, class, err);
-    const int64_t labels = labels_of(n, json_object_get(r->o, "id2label"));
+    const int64_t labels = lf_hf_labels(r->o);
     if (own || labels != 1)
         return lf_model_give_labels(c, labels, of, err) ? lf_err_prefix(err, "%s", r->path) : 0;
     (void)lf_hf_take(r, "mean"); /* of the scores: the state of a checkpoint has them */
@@ -636,14 +654,10 @@ static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-/* Labels and the names that transformers gives them. Of one label it is regression: transformers
- * would put a sigmoid or a softmax on any other problem. */
-static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
+int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err)
 {
-    const int64_t n = c->output == LF_OUTPUT_LABELS ? c->labels : 1;
     json_t *names = json_object(), *numbers = json_object();
-    int bad = !names || !numbers || json_object_set_new(o, "num_labels", json_integer(n)) ||
-              (n == 1 && json_object_set_new(o, "problem_type", json_string("regression")));
+    int bad = !names || !numbers;
     for (int64_t i = 0; i < n && !bad; i++) {
         char key[32], name[40];
         snprintf(key, sizeof key, "%lld", (long long)i);
@@ -657,10 +671,16 @@ static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-static bool discriminates(const lf_model_config *c)
+/* Labels and their names. Of one label it is regression: transformers would put a sigmoid or a
+ * softmax on any other problem. */
+static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    return c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_TOKEN && c->labels == 1 &&
-           c->label_head == LF_LABEL_GELU;
+    const int64_t n = c->output == LF_OUTPUT_LABELS ? c->labels : 1;
+    const int rc = lf_hf_write_labels(n, o, err);
+    if (rc == 0 && (json_object_set_new(o, "num_labels", json_integer(n)) ||
+                    (n == 1 && json_object_set_new(o, "problem_type", json_string("regression")))))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc;
 }
 
 const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *c)

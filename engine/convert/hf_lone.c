@@ -19,8 +19,11 @@ bool lf_hf_fits_lone(const struct lf_hf_family *f, const lf_model_config *c)
 {
     if (strcmp(c->family, f->name) == 0)
         return true;
-    return !f->lone->nested && f->lone->restores == lf_model_restores(c) &&
-           (lf_model_restores(c) || lf_model_is_encoder(c)) &&
+    const enum lf_model_beside has = lf_model_restores(c)     ? LF_BESIDE_RESTORING
+                                     : lf_model_classifies(c) ? LF_BESIDE_CLASSES
+                                                              : LF_BESIDE_NOTHING;
+    return !f->lone->nested && f->lone->beside == has && lf_model_sees_alone(c) &&
+           (has != LF_BESIDE_CLASSES || f->lone->reads == c->classes.read) &&
            lf_hf_in_words(lf_vision_families[c->vision.family], f->lone->tower->families);
 }
 
@@ -43,11 +46,29 @@ static json_t *object_of(const struct lf_hf_lone *l, json_t *config, const char 
     return o;
 }
 
+/* The head for classes; *keys are read here, and gone from the object behind this. */
+static int read_classes(lf_model_config *c, const struct lf_hf_lone *l, json_t *o, const char *path,
+                        lf_err *err)
+{
+    static const char *const reads[] = {"class", "mean", "both"};
+    lf_hf_reader r = {o, path, NULL};
+    const int64_t n = lf_hf_labels(o);
+    int rc = lf_hf_set_number(&r, c, "num_labels", "classes.labels", (double)n, err);
+    if (rc == 0)
+        rc = lf_hf_set(&r, c, "architectures", "classes.read", reads[l->reads], err);
+    json_object_del(o, "num_labels");
+    return rc;
+}
+
 int lf_hf_read_lone(lf_model_config *c, const struct lf_hf_family *f, json_t *config,
                     const char *path, lf_err *err)
 {
     json_t *o = object_of(f->lone, config, path, err);
-    const int rc = o ? lf_hf_read_tower(c, f->lone->tower, o, path, err) : LF_EFORMAT;
+    int rc = o ? 0 : LF_EFORMAT;
+    if (rc == 0 && f->lone->beside == LF_BESIDE_CLASSES)
+        rc = read_classes(c, f->lone, o, path, err);
+    if (rc == 0)
+        rc = lf_hf_read_tower(c, f->lone->tower, o, path, err);
     snprintf(c->family, sizeof c->family, "%s", f->name);
     json_decref(o);
     return rc;
@@ -61,6 +82,8 @@ int lf_hf_write_lone(const struct lf_hf_family *f, const lf_model_config *c, jso
                        "a model of family %s has a text tower too, which goes out only as it came "
                        "in; say the family of its encoder alone (family = %s-vision)",
                        f->name, f->name);
-    const int rc = lf_hf_write_keys(t->keys, c, o, err);
+    int rc = lf_hf_write_keys(t->keys, c, o, err);
+    if (rc == 0 && f->lone->beside == LF_BESIDE_CLASSES)
+        rc = lf_hf_write_labels(c->classes.labels, o, err);
     return rc != 0 ? rc : t->write(c, o, err);
 }

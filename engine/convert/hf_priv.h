@@ -15,6 +15,10 @@ int lf_hf_bad_value(const lf_hf_reader *r, const char *key, json_t *v, const cha
 int lf_hf_read_keys(lf_hf_reader *r, const struct lf_hf_key *keys, lf_model_config *c, lf_err *err);
 /* LF_ENOTSUP: a key is left that no one has read and that may matter. */
 int lf_hf_check_left(const lf_hf_reader *r, const char *type, lf_err *err);
+/* How many labels a config.json has: num_labels, or as many as have names; 2 where nothing says. */
+int64_t lf_hf_labels(json_t *config);
+/* Names for so many, as transformers gives them: id2label and label2id. */
+int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err);
 /* Reads what an entry of families_*.c describes from one object. */
 int lf_hf_read_object(lf_model_config *c, const struct lf_hf_family *f, json_t *o, const char *path,
                       lf_err *err);

@@ -130,7 +130,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"ovis2", "a table of embeddings that probabilities of the encoder weigh"},
     {"deepseek_ocr2 deepseek_vl_hybrid got_ocr2 pp_chart2table unlimited_ocr",
      "an encoder with windows and relative position bias (SAM)"},
-    {"fast_vlm perception_lm", "an encoder of the timm library"},
+    {"fast_vlm perception_lm timm_wrapper", "an encoder of the timm library"},
     {"glm46v glm4v glm4v_moe glm_ocr glmga", "an encoder whose patches a convolution merges"},
     {"kimi_k25", "an encoder with rotated patches and bicubic positions (MoonViT)"},
     {"cosmos3_edge", "a table of its keys and tensors, beside an encoder that is known (SigLIP 2)"},
@@ -142,6 +142,27 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"ernie4_5_vl_moe", "other experts for pictures than for text"},
     {"llava_next_video", "frames of videos that are pooled"},
     {"video_llava", "two encoders, of pictures and of videos"},
+
+    /* Classes of pictures. */
+    {"swin donut-swin", "windows that shift, a table of relative positions in attention, and "
+                        "stages that merge patches"},
+    {"swinv2", "windows that shift, attention by cosines, and stages that merge patches"},
+    {"convnext convnextv2", "depthwise convolutions of pictures"},
+    {"beit data2vec-vision", "a table of relative positions in attention"},
+    {"dinov2_with_registers", "tokens beside the class token that nothing reads (registers)"},
+    {"ijepa vit_msn", "a table of its keys and tensors, whose operations are known"},
+    {"metaclip_2", "a table of its keys and tensors, whose encoder is known (CLIP)"},
+    {"bit efficientnet hgnet_v2 mobilenet_v1 mobilenet_v2 pp_lcnet regnet resnet textnet",
+     "convolutions of pictures, with norms over the batch"},
+    {"cvt levit mobilevit mobilevitv2 swiftformer",
+     "convolutions of pictures among layers that attend"},
+    {"dinat", "attention to neighbours, and stages that merge patches"},
+    {"focalnet", "focal modulation in place of attention"},
+    {"hiera", "stages that merge patches, with attention in units of a mask"},
+    {"poolformer", "means of neighbours in place of attention"},
+    {"pvt pvt_v2 segformer", "attention to patches that convolutions reduce"},
+    {"imagegpt", "a decoder of clusters of colours"},
+    {"perceiver", "latents that attend to pixels (cross-attention)"},
     {NULL, NULL},
 };
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Encoders of pictures without a decoder of text against the rows that are expected behind their
- * last norm, and a masked autoencoder against the patches that it is to restore: one group of
- * pictures at a time. */
+ * last norm, a masked autoencoder against the patches that it is to restore, and a model that tells
+ * classes against its logits: one group of pictures at a time. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/convert/verify.h"
+#include "engine/model/classes.h"
 #include "engine/model/composed.h"
 #include "engine/model/mae.h"
 #include "engine/model/sight.h"
@@ -23,8 +24,11 @@ struct lone {
     struct lf_verify_model m;
     struct lf_decoder_media media; /* bounds of an encoder */
     struct lf_mae_rows rows;       /* and of what restores */
+    struct lf_classes_rows told;   /* and of what tells classes */
     lf_sight *sight;
     lf_mae_sight *mae;
+    lf_classes_sight *classes;
+    float *second;              /* [pictures, N] of the head of a distill token */
     struct lf_sight_tile *tile; /* [n_tiles] */
     int32_t *numbers;           /* [2 n_tiles + patches] as they are read */
     bool *hidden;               /* [patches] */
@@ -48,7 +52,9 @@ static int find_tensors(struct lone *l, lf_err *err)
     const bool restores = lf_model_restores(l->c);
     l->pixels = find(l, "pixels", LF_ST_F32, 3);
     l->tiles = find(l, "tiles", LF_ST_I64, 3);
-    l->want = lf_st_find(l->in->expected, restores ? "restored" : "hidden");
+    l->want = lf_st_find(l->in->expected, restores                    ? "restored"
+                                          : lf_model_classifies(l->c) ? "logits"
+                                                                      : "hidden");
     l->mask = restores ? find(l, "mask", LF_ST_I64, 2) : NULL;
     if (!l->pixels || !l->tiles || l->tiles->shape[2] != 2 || l->tiles->shape[1] > MAX_TILES)
         return lf_verify_bad_file(
@@ -60,7 +66,8 @@ static int find_tensors(struct lone *l, lf_err *err)
         return lf_verify_bad_file(
             path,
             restores ? "there is no restored, F64 or F32 [batch, hidden patches, K]"
-                     : "there is no hidden, F64 or F32 [batch, rows, C]",
+            : lf_model_classifies(l->c) ? "there are no logits, F64 or F32 [batch, pictures, N]"
+                                        : "there is no hidden, F64 or F32 [batch, rows, C]",
             err);
     if (restores && (!l->mask || l->mask->shape[1] != l->pixels->shape[1]))
         return lf_verify_bad_file(path, "there is no mask, I64 [batch, patches]", err);
@@ -79,8 +86,12 @@ static int check_sizes(const struct lone *l, lf_err *err)
 {
     const lf_vision_config *v = &l->c->vision;
     const int64_t class_rows = l->n_tiles * lf_sight_class_rows(l->c),
-                  rows = l->mask ? l->want->shape[1] : l->patches + class_rows,
-                  width = l->mask ? v->patch_dim : lf_vision_width(v);
+                  rows = l->mask                     ? l->want->shape[1]
+                         : lf_model_classifies(l->c) ? l->n_tiles
+                                                     : l->patches + class_rows,
+                  width = l->mask                     ? v->patch_dim
+                          : lf_model_classifies(l->c) ? l->c->classes.labels
+                                                      : lf_vision_width(v);
     if (l->K != v->patch_dim)
         return lf_fail(err, LF_EINVAL, "a patch of the file has %lld numbers, of the model %lld",
                        (long long)l->K, (long long)v->patch_dim);
@@ -97,25 +108,34 @@ static int check_sizes(const struct lone *l, lf_err *err)
 
 /* ---- the model ---- */
 
+/* Numbers that the graph gives. */
+static int64_t given(const struct lone *l)
+{
+    return l->mask                     ? l->rows.hidden * l->K
+           : lf_model_classifies(l->c) ? l->told.pictures * l->c->classes.labels
+                                       : l->media.vision.rows * lf_vision_width(&l->c->vision);
+}
+
 static int make_room(struct lone *l, lf_err *err)
 {
     const size_t K = (size_t)l->K, tiles = (size_t)l->n_tiles, patches = (size_t)l->patches;
-    const int64_t given = l->mask ? l->rows.hidden * l->K
-                                  : l->media.vision.rows * lf_vision_width(&l->c->vision),
-                  fed = l->mask ? l->rows.encoder.patches : l->media.vision.patches;
+    const int64_t fed = l->mask ? l->rows.encoder.patches : l->media.vision.patches;
     l->tile = lf_calloc(tiles, sizeof *l->tile, err);
     l->numbers = lf_calloc(2 * tiles + patches, sizeof *l->numbers, err);
     l->hidden = lf_calloc(patches, sizeof *l->hidden, err);
     l->read = lf_calloc(patches * K, sizeof *l->read, err);
     l->fed = lf_calloc((size_t)fed * K, sizeof *l->fed, err);
-    l->got = lf_calloc((size_t)given, sizeof *l->got, err);
+    l->got = lf_calloc((size_t)given(l), sizeof *l->got, err);
+    l->second = lf_calloc((size_t)given(l), sizeof *l->second, err);
     l->expected = lf_calloc((size_t)(l->want->elems / l->batch), sizeof *l->expected, err);
     if (l->mask)
         l->mae = lf_mae_sight_create(l->c, &l->rows, err);
+    else if (lf_model_classifies(l->c))
+        l->classes = lf_classes_sight_create(l->c, &l->told, err);
     else
         l->sight = lf_sight_create(l->c, &l->media, 1, err);
-    return l->tile && l->numbers && l->hidden && l->read && l->fed && l->got && l->expected &&
-                   (l->mask ? l->mae != NULL : l->sight != NULL)
+    return l->tile && l->numbers && l->hidden && l->read && l->fed && l->got && l->second &&
+                   l->expected && (l->mae || l->classes || l->sight)
                ? 0
                : LF_ENOMEM;
 }
@@ -131,6 +151,10 @@ static int open_model(struct lone *l, lf_err *err)
         l->rows = lf_mae_bounds(l->c, l->patches, l->n_tiles,
                                 (double)l->want->shape[1] / (double)l->patches);
         g = lf_mae_graph(l->m.dec, l->m.ps, "verify", &l->rows, false, err);
+    } else if (lf_model_classifies(l->c)) {
+        l->told = lf_classes_bounds(l->c, l->patches, l->n_tiles);
+        l->media = l->told.media;
+        g = lf_classes_graph(l->m.dec, l->m.ps, "verify", &l->told, false, err);
     } else {
         l->media = lf_sight_bounds(l->c, l->patches, l->n_tiles, 1);
         g = lf_decoder_encoder_graph(l->m.dec, l->m.ps, "verify", &l->media, err);
@@ -183,6 +207,12 @@ static int fill(struct lone *l, const int32_t **order, int64_t *n, lf_err *err)
         return rc != 0 ? rc : lf_mae_sight_write(l->mae, m->exec, m->chain, 0, err);
     }
     const struct lf_sight_batch batch = {.n_tiles = l->n_tiles, .tile = l->tile, .merge = 1};
+    if (l->classes) {
+        rc = lf_classes_sight_fill(l->classes, &batch, err);
+        *order = lf_classes_sight_order(l->classes);
+        *n = l->patches;
+        return rc != 0 ? rc : lf_classes_sight_write(l->classes, m->exec, m->chain, 0, err);
+    }
     rc = lf_sight_rows(l->sight, &batch, err);
     *order = lf_sight_patch_order(l->sight);
     *n = l->patches;
@@ -210,13 +240,23 @@ static int feed(struct lone *l, int64_t b, lf_err *err)
                          (size_t)room * K * sizeof *l->fed, err);
 }
 
+static int read_given(struct lone *l, lf_err *err)
+{
+    const size_t n = (size_t)given(l);
+    const char *name = l->mask ? "pixels" : l->classes ? "score" : "encoded";
+    int rc = lf_exec_read(l->m.exec, l->m.chain, 0, name, l->got, n * sizeof *l->got, err);
+    if (rc != 0 || !l->classes || l->c->classes.read != LF_CLASS_BOTH)
+        return rc;
+    rc = lf_exec_read(l->m.exec, l->m.chain, 0, "distilled", l->second, n * sizeof *l->second, err);
+    for (size_t i = 0; i < n; i++)
+        l->got[i] = (l->got[i] + l->second[i]) / 2;
+    return rc;
+}
+
 static int compare(struct lone *l, int64_t b, lf_err *err)
 {
-    const int64_t n = l->want->elems / l->batch,
-                  given = l->mask ? l->rows.hidden * l->K
-                                  : l->media.vision.rows * lf_vision_width(&l->c->vision);
-    int rc = lf_exec_read(l->m.exec, l->m.chain, 0, l->mask ? "pixels" : "encoded", l->got,
-                          (size_t)given * sizeof *l->got, err);
+    const int64_t n = l->want->elems / l->batch;
+    int rc = read_given(l, err);
     if (rc == 0)
         rc = lf_verify_read(l->in->expected, l->want, b * n, n, l->expected, err);
     return rc != 0 ? rc : lf_verify_compare(&l->in->sum, l->got, l->expected, n, err);
@@ -227,6 +267,8 @@ static void fini(struct lone *l)
     lf_verify_model_fini(&l->m);
     lf_sight_destroy(l->sight);
     lf_mae_sight_destroy(l->mae);
+    lf_classes_sight_destroy(l->classes);
+    free(l->second);
     free(l->tile);
     free(l->numbers);
     free(l->hidden);
@@ -252,7 +294,9 @@ int lf_verify_lone(struct lf_verify_in *in, struct lf_convert_verdict *out, lf_e
             rc = compare(&l, b, err);
     }
     if (rc == 0)
-        *out = (struct lf_convert_verdict){.of = l.mask ? "patches" : "rows",
+        *out = (struct lf_convert_verdict){.of = l.mask      ? "patches"
+                                                 : l.classes ? "logits of pictures"
+                                                             : "rows",
                                            .rows = l.batch * l.want->shape[1]};
     fini(&l);
     return rc;

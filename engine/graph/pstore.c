@@ -314,6 +314,11 @@ int lf_pstore_lr_matching(lf_pstore *ps, const struct lf_lr_scale *s)
     return n;
 }
 
+void lf_pstore_set_lr(lf_pstore *ps, int i, double factor)
+{
+    ps->p[i].d.lr_scale = (float)factor;
+}
+
 int lf_pstore_count(const lf_pstore *ps)
 {
     return (int)ps->n_p;

@@ -133,6 +133,8 @@ struct lf_lr_scale {
 };
 /* Returns the number of matches of one. */
 int lf_pstore_lr_matching(lf_pstore *ps, const struct lf_lr_scale *s);
+/* The same of tensor i alone. */
+void lf_pstore_set_lr(lf_pstore *ps, int i, double factor);
 /* Sets fp8 in the description of the model's matrices (2 dimensions, not of adapters) whose names
  * match. */
 int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8);

@@ -20,6 +20,8 @@ static int settle(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
         rc = lf_adapter_model(&m->model, &m->adapter, err);
     if (rc != 0)
         return rc;
+    if (lf_model_classifies(&m->model)) /* it reads no text */
+        return 0;
     if (!m->o.max_context)
         m->o.max_context = m->model.max_positions;
     if (m->o.max_context < 1 || m->o.max_context > m->model.max_positions)
@@ -105,7 +107,8 @@ static int make(lf_loaded *m, const char *dir, const lf_ckpt *c, const struct lf
     const struct lf_exec_opts o = {.profile = m->o.profile, .label = m->o.label};
     lf_hash_hex(m->identity, lf_ckpt_identity(c));
     int rc = lf_weights_config(&m->model, c, err);
-    if (rc == 0 && (rc = lf_model_need_text(&m->model, err)) != 0)
+    const bool pictures = p->classes && lf_model_classifies(&m->model);
+    if (rc == 0 && !pictures && (rc = lf_model_need_text(&m->model, err)) != 0)
         lf_err_prefix(err, "%s", dir);
     if (rc == 0 && p->state)
         rc = p->state(p->user, lf_ckpt_state(c), dir, err);

@@ -354,17 +354,51 @@ static int make_rows(lf_pixels *x, const struct tiles *t, const lf_processor *p,
     return 0;
 }
 
-int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, bool alone,
-                     lf_err *err)
+static int make_tiles(struct tiles *t, const lf_processor *p, const lf_image *im, bool alone,
+                      lf_err *err)
 {
     static int (*const run[])(struct tiles *, const lf_processor *, const lf_image *, bool,
                               lf_err *) = {
         [LF_PROC_FIT] = run_fit,     [LF_PROC_NAFLEX] = run_naflex, [LF_PROC_SMART] = run_smart,
         [LF_PROC_TILES] = run_tiles, [LF_PROC_ANYRES] = run_anyres, [LF_PROC_PAN] = run_pan,
         [LF_PROC_SPLIT] = run_split, [LF_PROC_WITHIN] = run_within};
+    return run[p->kind](t, p, im, alone, err);
+}
+
+int lf_processor_tile(lf_image *out, const lf_processor *p, const lf_image *im, bool alone,
+                      lf_err *err)
+{
+    struct tiles t = {0};
+    int rc = make_tiles(&t, p, im, alone, err);
+    if (rc == 0 && t.n != 1)
+        rc = lf_fail(err, LF_ENOTSUP, "%s makes %zu tiles of it, and one is changed here alone",
+                     p->class_name, t.n);
+    if (rc == 0) {
+        *out = t.v[0];
+        t.n = 0;
+    }
+    tiles_fini(&t);
+    return rc;
+}
+
+int lf_processor_rows(lf_pixels *out, const lf_processor *p, const lf_image *tile, lf_size from,
+                      lf_err *err)
+{
+    lf_image one = *tile;
+    const struct tiles t = {.v = &one, .n = 1};
+    lf_pixels x = {.from = from};
+    const int rc = make_rows(&x, &t, p, err);
+    if (rc == 0)
+        *out = x;
+    return rc;
+}
+
+int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, bool alone,
+                     lf_err *err)
+{
     struct tiles t = {0};
     lf_pixels x = {.from = size_of(im)};
-    int rc = run[p->kind](&t, p, im, alone, err);
+    int rc = make_tiles(&t, p, im, alone, err);
     if (rc == 0)
         rc = make_rows(&x, &t, p, err);
     tiles_fini(&t);

@@ -88,6 +88,13 @@ typedef struct lf_pixels {
 int lf_processor_run(lf_pixels *out, const lf_processor *p, const lf_image *im, bool alone,
                      lf_err *err);
 void lf_pixels_fini(lf_pixels *x);
+/* The same in two steps, for what changes the picture in between. The first gives the picture that
+ * goes through the tower (LF_ENOTSUP: it is more than one), the second its rows; from: the size
+ * before anything was done. */
+int lf_processor_tile(lf_image *out, const lf_processor *p, const lf_image *im, bool alone,
+                      lf_err *err);
+int lf_processor_rows(lf_pixels *out, const lf_processor *p, const lf_image *tile, lf_size from,
+                      lf_err *err);
 
 /* What one tile becomes where no side of it is given, of this size so far; for plan.c. */
 lf_size lf_processor_fitted(const lf_processor *p, lf_size from);

@@ -31,6 +31,7 @@ static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", "labels", NULL};
+static const char *const class_read_names[] = {"class", "mean", "both", NULL};
 static const char *const labels_of_names[] = {"text", "token", "span", NULL};
 static const char *const label_row_names[] = {"last", "first", NULL};
 static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", "gelu", NULL};
@@ -241,6 +242,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(vision.patch_dim, 1, 1 << 20, ""),
     BOOL(vision.patch_bias, ""),
     BOOL(vision.class_token, ""),
+    BOOL(vision.distill_token, ""),
     COUNT(vision.positions, 0, 1 << 24, ""),
     BOOL(vision.fixed_positions, ""),
     BOOL(vision.rope, ""),
@@ -276,6 +278,8 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(mae.hidden, 1, 1 << 20, ""),
     COUNT(mae.heads, 1, 65536, ""),
     COUNT(mae.ffn, 0, 1 << 24, ""),
+    COUNT(classes.labels, 0, 1 << 20, ""),
+    ENUM(classes.read, class_read_names, ""),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),
@@ -320,12 +324,27 @@ bool lf_model_restores(const lf_model_config *c)
     return c->mae.layers > 0;
 }
 
-bool lf_model_is_encoder(const lf_model_config *c)
+bool lf_model_key_classifies(const struct lf_model_key *k)
 {
-    return c->vision.family && !c->layers && !lf_model_restores(c);
+    return strncmp(k->name, "classes.", 8) == 0;
 }
 
-lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores)
+bool lf_model_classifies(const lf_model_config *c)
+{
+    return c->classes.labels > 0;
+}
+
+bool lf_model_sees_alone(const lf_model_config *c)
+{
+    return lf_model_restores(c) || lf_model_classifies(c) || lf_model_is_encoder(c);
+}
+
+bool lf_model_is_encoder(const lf_model_config *c)
+{
+    return c->vision.family && !c->layers && !lf_model_restores(c) && !lf_model_classifies(c);
+}
+
+lf_model_config lf_model_encoder_of(const lf_model_config *c, enum lf_model_beside beside)
 {
     lf_model_config e;
     lf_model_config_defaults(&e);
@@ -335,8 +354,10 @@ lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores)
     e.vision.read_norm = c->vision.final_norm;
     e.vision.read_states = (lf_model_list){0};
     e.vision.taps = (lf_model_list){0};
-    if (restores)
+    if (beside == LF_BESIDE_RESTORING)
         e.mae = c->mae;
+    if (beside == LF_BESIDE_CLASSES)
+        e.classes = c->classes;
     return e;
 }
 
@@ -348,7 +369,10 @@ static bool has_key(const lf_model_config *c, const struct lf_model_key *k,
         return strncmp(k->name, "vision.", 7) == 0;
     if (lf_model_restores(c))
         return lf_model_key_restores(k) || strncmp(k->name, "vision.", 7) == 0;
-    return k >= sight ? c->vision.family && !lf_model_key_restores(k) : true;
+    if (lf_model_classifies(c))
+        return lf_model_key_classifies(k) || strncmp(k->name, "vision.", 7) == 0;
+    return k >= sight ? c->vision.family && !lf_model_key_restores(k) && !lf_model_key_classifies(k)
+                      : true;
 }
 
 static void *field_of(lf_model_config *c, const struct lf_model_key *k)

@@ -133,6 +133,7 @@ typedef struct lf_vision_config {
     int64_t layers, hidden, heads, head_dim, ffn;
     int64_t patch_dim; /* K */
     bool patch_bias, class_token;
+    bool distill_token;   /* a second one behind it, which learns what a teacher says (DeiT) */
     int64_t positions;    /* T, rows of the table; 0: none */
     bool fixed_positions; /* the table is sines and cosines (pstore.h), and frozen (MAE) */
     /* rotary positions of two axes: the first half of a head's pairs turns by the patch's row, the
@@ -205,6 +206,14 @@ typedef struct lf_mae_config {
     int64_t hidden, heads;
     int64_t ffn; /* 0 in a file: 4 hidden */
 } lf_mae_config;
+
+/* Classes of pictures, which an encoder of its own tells (classes.h): keys classes.*. A model that
+ * has them is the encoder and its heads and nothing else. */
+enum lf_class_read { LF_CLASS_FIRST = 0, LF_CLASS_MEAN, LF_CLASS_BOTH };
+typedef struct lf_classes_config {
+    int64_t labels; /* N; 0: there are none */
+    int read;       /* enum lf_class_read: the class token, the mean of the patches, both tokens */
+} lf_classes_config;
 
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
@@ -452,6 +461,7 @@ typedef struct lf_model_config {
     lf_vision_config vision;
     lf_projector_config projector;
     lf_mae_config mae;
+    lf_classes_config classes;
     /* with mask = prefix: the prefix has the last token of a prompt, which predicts the first that
      * is trained; else it ends before that one */
     bool prefix_last;
@@ -497,23 +507,20 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err);
 /* Is it an encoder that is trained to restore pictures (mae.h), without a text decoder? Then all
  * keys but vision.* and mae.* are at their defaults, and sizes of the text decoder are 0. */
 bool lf_model_restores(const lf_model_config *c);
+/* Is it an encoder that tells classes of pictures (classes.h), without a text decoder? Then all
+ * keys but vision.* and classes.* are at their defaults. */
+bool lf_model_classifies(const lf_model_config *c);
+/* Is it one of these or an encoder alone, so that it reads and writes no text? */
+bool lf_model_sees_alone(const lf_model_config *c);
 /* Is it an encoder of pictures and nothing else? All keys but vision.* are at their defaults, and
  * sizes of a text decoder are 0. */
 bool lf_model_is_encoder(const lf_model_config *c);
-/* The description of the encoder of c alone, all of which is read, with what restores pictures
- * where c has that and `restores` is set. */
-lf_model_config lf_model_encoder_of(const lf_model_config *c, bool restores);
-/* Is it an encoder-decoder, with encoder_layers? */
-bool lf_model_is_seq2seq(const lf_model_config *c);
-/* The description of the layers of its encoder, as an encoder of texts (mask = both). */
-lf_model_config lf_model_source_of(const lf_model_config *c);
-/* The bucket of a key that is `far` behind the query (before it: far < 0), of position = relative.
- * With B buckets (mask = both: B / 2 for keys behind the query, from B / 2 on, and as many for all
- * others; else B, and a key behind it counts as distance 0), E = B / 2 and the distance n: n where
- * n < E, else
- *     min(E + floor(log(n / E) / log(relative_distance / E) (B - E)), B - 1)        in f32 */
-int32_t lf_model_relative_bucket(const lf_model_config *c, int64_t far);
-/* LF_EINVAL: it is one or the other, so it predicts no tokens. */
+/* What goes along with an encoder. */
+enum lf_model_beside { LF_BESIDE_NOTHING = 0, LF_BESIDE_RESTORING, LF_BESIDE_CLASSES };
+/* The description of the encoder of c alone, all of which is read, with what restores pictures or
+ * tells their classes where c has that and it is asked for. */
+lf_model_config lf_model_encoder_of(const lf_model_config *c, enum lf_model_beside beside);
+/* LF_EINVAL: it sees alone, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
 int lf_model_need_next(const lf_model_config *c, lf_err *err);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/model/classes.h"
 #include "engine/model/config_priv.h"
 #include "engine/model/mae.h"
 #include "engine/model/vision.h"
@@ -703,11 +704,18 @@ static int check_sight(lf_model_config *c, lf_err *err)
     if (!c->vision.family && c->mask == LF_MASK_IMAGE_BLOCKS)
         CONTRADICTION("mask", "image_blocks is for tokens of pictures, and nothing sees any: "
                               "vision.family is not given");
-    for (size_t i = 0; i < lf_model_n_keys; i++)
-        if (lf_model_key_restores(&lf_model_keys[i]) && lf_model_by_hand(c, lf_model_keys[i].name))
-            CONTRADICTION(lf_model_keys[i].name, "means nothing without mae.layers");
+    for (size_t i = 0; i < lf_model_n_keys; i++) {
+        const char *key = lf_model_keys[i].name;
+        if (lf_model_key_restores(&lf_model_keys[i]) && lf_model_by_hand(c, key))
+            CONTRADICTION(key, "means nothing without mae.layers");
+        if (lf_model_key_classifies(&lf_model_keys[i]) && lf_model_by_hand(c, key))
+            CONTRADICTION(key, "means nothing without classes.labels");
+    }
     if (!c->vision.family)
         return 0;
+    if (c->vision.distill_token)
+        CONTRADICTION("vision.distill_token", "it is of a model that tells classes of pictures "
+                                              "(classes.labels): nothing of a text reads it");
     if (c->altup_streams)
         CONTRADICTION("altup_streams", "rows of pictures enter one stream: leave out "
                                        "vision.family");
@@ -833,6 +841,11 @@ int lf_model_need_text(const lf_model_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "this model is an encoder of pictures alone, it predicts no tokens: give it "
                        "to a model that sees with vision_from");
+    if (lf_model_classifies(c))
+        return lf_fail(err, LF_EINVAL,
+                       "this model tells classes of pictures ([model] classes.labels), it predicts "
+                       "no tokens: train it with objective = classes, ask it with lf-score, and "
+                       "give it to a model that sees with vision_from");
     return lf_model_restores(c)
                ? lf_fail(err, LF_EINVAL,
                          "this model is an encoder that restores pictures ([model] mae.layers), it "
@@ -867,6 +880,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
     if (lf_model_restores(c))
         return lf_mae_check(c, err);
+    if (lf_model_classifies(c))
+        return lf_classes_check(c, err);
     if (lf_model_is_encoder(c))
         return check_encoder(c, err);
     int rc = check_sizes(c, err);

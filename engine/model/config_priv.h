@@ -32,6 +32,8 @@ const struct lf_model_key *lf_model_key_find(const char *name);
 bool lf_model_key_sees(const struct lf_model_key *k);
 /* Is the key one of mae.*? */
 bool lf_model_key_restores(const struct lf_model_key *k);
+/* ... or one of classes.*? */
+bool lf_model_key_classifies(const struct lf_model_key *k);
 /* "file:line", or "default" */
 const char *lf_model_origin(const lf_model_config *c, const char *key);
 

@@ -13,7 +13,7 @@
 
 static int check_text(const lf_model_config *c, int64_t positions, lf_err *err)
 {
-    if (lf_model_restores(c) || lf_model_is_encoder(c))
+    if (lf_model_sees_alone(c))
         return 0;
     if (c->vocab < 1)
         return lf_fail(err, LF_EINVAL, "[model] vocab is not known");

@@ -54,6 +54,8 @@ static int check_switches(const lf_model_config *c, lf_err *err)
                       "windows are of neighbours, most of which mae.layers hides; take a family "
                       "whose layers see all of a picture",
                       err);
+    if (v->distill_token)
+        return refuse(c, "vision.distill_token", "nothing reads it with mae.layers", err);
     if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
         return refuse(c,
                       v->taps.n          ? "vision.taps"

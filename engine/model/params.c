@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "engine/graph/layout.h"
+#include "engine/model/classes.h"
 #include "engine/model/decoder_priv.h"
 #include "engine/model/mae.h"
 
@@ -867,6 +868,13 @@ static int declare_restoring(const lf_decoder *d, lf_pstore *ps, lf_err *err)
     return rc != 0 ? rc : lf_mae_declare(&d->c, d->mae, ps, err);
 }
 
+/* An encoder and what tells classes from it. */
+static int declare_classes(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const int rc = lf_vision_declare(d->vision, ps, err);
+    return rc != 0 ? rc : lf_classes_declare(&d->c, ps, err);
+}
+
 int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
                               const struct lf_decoder_chunk *chunks, int n, lf_err *err)
 {
@@ -898,6 +906,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
         return lf_vision_declare(d->vision, ps, err);
     if (t.rc == 0 && lf_model_restores(c))
         return declare_restoring(d, ps, err);
+    if (t.rc == 0 && lf_model_classifies(c))
+        return declare_classes(d, ps, err);
     if (h.first && t.rc == 0)
         t.rc = lf_dec_declare_sight(d, ps, err);
     add_bottom(&t, &h);

@@ -3,6 +3,7 @@
  * What follows from a description by arithmetic: tables of positions, parameter count, FLOPs. */
 #include <math.h>
 
+#include "engine/model/classes.h"
 #include "engine/model/config_priv.h"
 #include "engine/model/decoder_priv.h"
 #include "engine/model/mae.h"
@@ -361,6 +362,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
         return lf_vision_param_count(&c->vision);
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
+    if (lf_model_classifies(c))
+        return lf_vision_param_count(&c->vision) + lf_classes_param_count(c);
     const int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
     const bool tokens = c->output == LF_OUTPUT_TOKENS;
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */

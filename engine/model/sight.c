@@ -28,7 +28,7 @@ struct lf_decoder_media lf_sight_bounds(const lf_model_config *c, int64_t patche
     struct lf_decoder_media m = {0};
     tiles = tiles > 0 ? tiles : (patches + TILE_PATCHES - 1) / TILE_PATCHES;
     m.vision.patches = patches = (patches + each - 1) / each * each;
-    m.vision.rows = patches + (v->class_token ? tiles : 0);
+    m.vision.rows = patches + lf_vision_tokens(v) * tiles;
     m.vision.images = tiles + 1; /* what is left over is a picture of its own */
     m.vision.max_image = m.vision.rows;
     if (v->windows) {
@@ -68,6 +68,7 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
     const lf_vision_config *v = &s->c->vision;
     const struct lf_vision_rows *r = &s->m.vision;
     s->used.place = s->used.class = v->class_token;
+    s->used.distill = v->distill_token;
     s->used.pos = v->positions > 0;
     s->used.select = lf_decoder_selects(s->c);
     s->used.lines = s->c->projector.newline;
@@ -95,6 +96,8 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
         lf_sight_carve_matrix(b, &s->place, "vision.place", r->rows, r->patches, r->patches);
     if (s->used.class)
         lf_sight_carve_matrix(b, &s->class, "vision.class", r->rows, 1, r->images);
+    if (s->used.distill)
+        lf_sight_carve_matrix(b, &s->distill, "vision.distill", r->rows, 1, r->images);
     if (s->used.pos)
         lf_sight_carve_matrix(b, &s->pos, "vision.pos", r->rows, v->positions, r->taps);
     if (s->used.select)
@@ -260,8 +263,10 @@ int lf_sight_write_encoder(const lf_sight *s, lf_exec *ex, int chain, int slot, 
 {
     const struct lf_sight_at a = {ex, chain, slot};
     const struct lf_vision_rows *r = &s->m.vision;
-    const struct used_matrix u[] = {
-        {s->used.place, &s->place}, {s->used.class, &s->class}, {s->used.pos, &s->pos}};
+    const struct used_matrix u[] = {{s->used.place, &s->place},
+                                    {s->used.class, &s->class},
+                                    {s->used.distill, &s->distill},
+                                    {s->used.pos, &s->pos}};
     int rc = write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
     if (rc == 0 && s->c->vision.windows)
         rc = write(ex, chain, slot, "vision.cu_windows", s->windows, r->windows + 1, err);

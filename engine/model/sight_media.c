@@ -131,7 +131,7 @@ static int fill_encoded(lf_sight *s, const struct lf_sight_media *in, lf_err *er
 
 int lf_sight_class_rows(const lf_model_config *c)
 {
-    return c->vision.class_token ? 1 : 0;
+    return (int)lf_vision_tokens(&c->vision);
 }
 
 int lf_sight_fill_encoder(lf_sight *s, const struct lf_sight_media *in, lf_err *err)

@@ -52,9 +52,9 @@ struct lf_sight {
     struct lf_decoder_media m;
     int64_t rows;
     struct {
-        bool place, class, pos, select, lines;
+        bool place, class, distill, pos, select, lines;
     } used;
-    struct lf_sight_matrix place, class, pos, select, put, lines;
+    struct lf_sight_matrix place, class, distill, pos, select, put, lines;
     int32_t *token, *places, *runs;
     int32_t *order;  /* [patches] which patch of the batch comes so manieth into the encoder */
     int32_t *row_of; /* [patches] the encoder's row of a patch, tile by tile, row by row */

@@ -126,7 +126,7 @@ void lf_sight_position(struct lf_sight_matrix *pos, const lf_vision_config *v,
                        const struct lf_sight_tile *t, int64_t row, int64_t col)
 {
     const bool corners = has_corners(v);
-    const int64_t first = v->class_token, side = lf_vision_table_side(v);
+    const int64_t first = lf_vision_tokens(v), side = lf_vision_table_side(v);
     if (v->buckets) {
         lf_sight_entry(pos, first + bucket(row, t->h, side) * side + bucket(col, t->w, side), 1);
         return;
@@ -152,16 +152,19 @@ struct rows {
     int64_t block;                 /* patches each way that lie behind each other */
 };
 
-static void add_class(struct rows *r)
+/* The row of one that is no patch: number k of those before them. */
+static void add_token(struct rows *r, int k)
 {
     lf_sight *s = r->s;
+    struct lf_sight_matrix *const learned[] = {&s->class, &s->distill};
     if (s->c->vision.rope)
         memset(s->turn + 3 * r->row, 0, 3 * sizeof *s->turn);
-    lf_sight_entry(&s->class, 0, 1);
-    lf_sight_end_row(&s->class);
+    lf_sight_entry(learned[k], 0, 1);
+    for (int i = 0; i < 1 + s->used.distill; i++)
+        lf_sight_end_row(learned[i]);
     lf_sight_end_row(&s->place);
     if (s->used.pos) {
-        lf_sight_entry(&s->pos, 0, 1);
+        lf_sight_entry(&s->pos, k, 1);
         lf_sight_end_row(&s->pos);
     }
     r->row++;
@@ -178,6 +181,8 @@ static void add_patch(struct rows *r, int64_t k, int64_t row, int64_t col)
         lf_sight_end_row(&s->place);
         lf_sight_end_row(&s->class);
     }
+    if (s->used.distill)
+        lf_sight_end_row(&s->distill);
     if (s->used.pos) {
         lf_sight_position(&s->pos, &s->c->vision, r->t, row, col);
         lf_sight_end_row(&s->pos);
@@ -234,8 +239,8 @@ static void add_tile(struct rows *r, int64_t n)
     r->t = &r->b->tile[n];
     s->first[n] = (int32_t)r->patch;
     r->first_patch = r->patch;
-    if (s->used.class)
-        add_class(r);
+    for (int k = 0; k < (int)lf_vision_tokens(&s->c->vision); k++)
+        add_token(r, k);
     if (s->c->vision.windows)
         add_windows(r);
     else
@@ -305,12 +310,13 @@ static int64_t block_of(const lf_sight *s, const struct lf_sight_batch *b)
 int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
 {
     struct rows r = {.s = s, .b = b, .block = block_of(s, b)};
-    struct lf_sight_matrix *const m[] = {&s->place, &s->class, &s->pos};
-    const bool used[] = {s->used.place, s->used.class, s->used.pos};
+    enum { MATRICES = 4 };
+    struct lf_sight_matrix *const m[MATRICES] = {&s->place, &s->class, &s->distill, &s->pos};
+    const bool used[MATRICES] = {s->used.place, s->used.class, s->used.distill, s->used.pos};
     const int rc = check(s, b, err);
     if (rc != 0)
         return rc;
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < MATRICES; k++)
         if (used[k])
             lf_sight_begin(m[k]);
     s->images[0] = 0;
@@ -321,7 +327,7 @@ int lf_sight_rows(lf_sight *s, const struct lf_sight_batch *b, lf_err *err)
         add_tile(&r, i);
     s->first[b->n_tiles] = (int32_t)r.patch;
     pad(&r);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < MATRICES; k++)
         if (used[k])
             lf_sight_finish(m[k]);
     return 0;

@@ -27,12 +27,14 @@
 #define PATCH    .patch_bias = true
 #define CLASS    .class_token = true
 #define BARE     .bare_keys = true
+#define DISTILL  .distill_token = true
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
 const char *const lf_vision_families[] = {
-    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
-    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
-    "eva02",    "siglip2",    NULL};
+    "none",     "clip",          "siglip",   "internvit",  "internvit-rms",
+    "dinov2",   "dinov2-swiglu", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
+    "idefics3", "pixtral",       "vit-mae",  "eva-clip",   "eva02",
+    "siglip2",  "vit",           "deit",     NULL};
 enum {
     NONE,
     CLIP,
@@ -49,7 +51,9 @@ enum {
     MAE,
     EVA,
     EVA02,
-    SIGLIP2
+    SIGLIP2,
+    VIT,
+    DEIT
 };
 
 static const lf_vision_config switches[] = {
@@ -75,6 +79,8 @@ static const lf_vision_config switches[] = {
     [EVA] = {LAYER(1e-6), MLP(GELU), PATCH, CLASS, BARE, .final_norm = true},
     [EVA02] = {LAYER(1e-6), SWIGLU, PATCH, CLASS, BARE, INNER, ROPE, .rope_interleaved = true,
                .final_norm = true},
+    [VIT] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, .final_norm = true},
+    [DEIT] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, DISTILL, .final_norm = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -93,9 +99,14 @@ int lf_vision_family_of(const char *name)
     return 0;
 }
 
+int64_t lf_vision_tokens(const lf_vision_config *c)
+{
+    return (int64_t)c->class_token + c->distill_token;
+}
+
 int64_t lf_vision_table_side(const lf_vision_config *c)
 {
-    const int64_t squares = c->positions - c->class_token;
+    const int64_t squares = c->positions - lf_vision_tokens(c);
     return squares > 0 ? (int64_t)sqrt((double)squares) : 0;
 }
 
@@ -187,12 +198,19 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
             "fixed_positions are sines and cosines of the rows and columns of positions, "
             "of hidden / 4 channels each: give positions, and a hidden that is a multiple "
             "of 4");
-    const int64_t squares = c->positions - c->class_token, side = lf_vision_table_side(c);
+    if (c->distill_token && (!c->class_token || c->fixed_positions))
+        return lf_fail(err, LF_EINVAL,
+                       "distill_token stands behind the class token and has a learned position: it "
+                       "needs class_token, and no fixed_positions");
+    const int64_t squares = c->positions - lf_vision_tokens(c), side = lf_vision_table_side(c);
     if (c->positions && (squares < 1 || (side * side != squares)))
         return lf_fail(err, LF_EINVAL,
                        "positions = %lld are not a square of patches%s: a picture of another grid "
                        "reads between them",
-                       (long long)c->positions, c->class_token ? " and the class token" : "");
+                       (long long)c->positions,
+                       c->distill_token ? " and the tokens before it"
+                       : c->class_token ? " and the class token"
+                                        : "");
     if (check_whole("full_layers", &c->full_layers, err) ||
         check_whole("read_states", &c->read_states, err) || check_whole("taps", &c->taps, err))
         return LF_EINVAL;
@@ -399,6 +417,8 @@ int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
         add(&t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "patch_embed.bias");
     if (c->class_token)
         add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "class_token.weight");
+    if (c->distill_token)
+        add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "distill_token.weight");
     if (c->positions)
         add(&t, c->fixed_positions ? SINCOS : MATRIX, (struct shape){c->positions, c->hidden},
             LF_SHARD_NONE, NULL, "pos_embed.weight");
@@ -416,7 +436,7 @@ int64_t lf_vision_param_count(const lf_vision_config *c)
     layer += (matrices + 1) * c->ffn * C + (c->bias ? matrices * c->ffn + 2 * C : 0);
     layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
     return c->layers * layer + C * c->patch_dim + (c->patch_bias ? C : 0) +
-           (c->class_token ? C : 0) + c->positions * C + (c->pre_norm ? norm : 0) +
+           lf_vision_tokens(c) * C + c->positions * C + (c->pre_norm ? norm : 0) +
            (c->final_norm ? norm : 0);
 }
 
@@ -427,7 +447,7 @@ struct build {
     const lf_vision_config *c;
     lf_graph *g;
     const struct lf_vision_rows *r;
-    lf_val positions, images, windows;
+    lf_val positions, images, windows, path[2];
     struct lf_adapter_drop drop;
 };
 
@@ -608,11 +628,25 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
     return lf_tp_leave(b->g, linear(b, u, c->bias, part_of(name, l, "mlp.down")));
 }
 
-static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *scale)
+/* A branch, times a number for each row. The matrix is diagonal, and its own transpose. */
+static lf_val on_path(struct build *b, lf_val f, int64_t l, const char *branch)
 {
+    const int64_t R = b->r->rows;
     char name[64];
+    snprintf(name, sizeof name, "path.%lld.%s", (long long)l, branch);
+    const lf_val w = input(b, name, LF_F32, R, 1);
+    return lf_mix_rows(b->g, f,
+                       &(struct lf_mix){b->path[0], b->path[1], w, b->path[0], b->path[1], w});
+}
+
+static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *branch)
+{
+    char name[64], scale[16];
+    snprintf(scale, sizeof scale, "%s_scale", branch);
     if (b->c->layer_scale)
         f = lf_col_gate(b->g, f, param(b, part_of(name, l, scale)));
+    if (b->r->drop_path)
+        f = on_path(b, f, l, branch);
     return lf_add(b->g, x, f);
 }
 
@@ -628,6 +662,10 @@ static lf_val bottom(struct build *b)
                             class = matrix(b, "class", r->rows, 1, r->images);
         x = lf_add(b->g, lf_mix_rows(b->g, x, &place),
                    lf_mix_rows(b->g, param(b, "class_token.weight"), &class));
+    }
+    if (c->distill_token) {
+        const struct lf_mix distill = matrix(b, "distill", r->rows, 1, r->images);
+        x = lf_add(b->g, x, lf_mix_rows(b->g, param(b, "distill_token.weight"), &distill));
     }
     if (c->positions) {
         const struct lf_mix pos = matrix(b, "pos", r->rows, c->positions, r->taps);
@@ -668,14 +706,18 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
         b->drop = (struct lf_adapter_drop){.p = b->r->drop,
                                            .sample = input(b, "samples", LF_I64, b->r->rows, 1),
                                            .position = input(b, "offsets", LF_I32, b->r->rows, 1)};
+    if (b->r->drop_path) {
+        b->path[0] = input(b, "path.start", LF_I32, b->r->rows + 1, 1);
+        b->path[1] = input(b, "path.index", LF_I32, b->r->rows, 1);
+    }
     if (c->windows)
         b->windows = input(b, "cu_windows", LF_I32, b->r->windows + 1, 1);
     for (int64_t l = 0; l < read_layers(c); l++) {
         lf_block_begin(b->g, FIRST_BLOCK * (1 + b->r->stack) + (int)l);
         lf_val h = norm(b, x, part_of(name, l, "attn_norm"));
-        x = join(b, x, attention(b, h, l), l, "attn_scale");
+        x = join(b, x, attention(b, h, l), l, "attn");
         h = norm(b, x, part_of(name, l, "mlp_norm"));
-        x = join(b, x, mlp(b, h, l), l, "mlp_scale");
+        x = join(b, x, mlp(b, h, l), l, "mlp");
         lf_block_end(b->g);
         keep_state(b, x, l + 1, state);
         for (int i = 0; i < n_tap; i++)

@@ -6,7 +6,8 @@
  * documents do in a decoder, and attention stays within a picture:
  *
  *     x = pixels w^T (+ b)                 patch_embed; a convolution whose stride is its size
- *     x = class token before each picture  class_token
+ *     x = class token before each picture  class_token, with a second one behind it
+ *                                          where there is a distill_token
  *     x += positions                       a table, learned or fixed (fixed_positions: sines and
  *                                          cosines, frozen), resampled to the grid of a picture, or
  *                                          read at the nearest smaller share of a side (buckets)
@@ -20,7 +21,7 @@
  * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
  * brackets: its members lie next to each other in the store):
  *
- *     patch_embed.{weight [C, K], bias [C]}            class_token.weight [1, C]
+ *     patch_embed.{weight [C, K], bias [C]}            {class,distill}_token.weight [1, C]
  *     pos_embed.weight [T, C]                          {pre,final}_norm.{weight,bias} [C]
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [C, C]       (group layers.N.attn.qkv; with bare_keys
@@ -41,12 +42,15 @@
  *     pixels f32 [P, K]           K = channels x frames x patch side squared
  *     place.* [R, P]              the row of each patch in the stream      with class_token
  *     class.* [R, 1]              1 in the rows of class tokens            with class_token
+ *     distill.* [R, 1]            1 in the rows behind them                with distill_token
  *     pos.* [R, T]                the learned position of each row: one entry of weight 1, or
  *                                 several where the table is resampled     with positions
  *     positions i32 [R, 3]        frame, row and column of each patch      with rope
  *                                 (0 of class tokens, which do not turn)
  *     cu_seqlens i32 [images + 1, 1]
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
+ *     path.start, path.index i32   the identity as a matrix                with drop_path
+ *     path.N.{attn,mlp} f32 [R, 1] what each row of a branch is multiplied with
  *     samples i64 [R, 1], offsets i32 [R, 1]   as of decoder.h: which sample has the picture, and
  *                                 how many of its rows stand before     with drop
  */
@@ -64,6 +68,8 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* Rows of a picture before its patches: class token and distill token. */
+int64_t lf_vision_tokens(const lf_vision_config *c);
 /* Patches of the side of the square that has positions; 0: there is none. */
 int64_t lf_vision_table_side(const lf_vision_config *c);
 /* Columns of what the encoder gives: C, or those of all read_states. */
@@ -92,6 +98,9 @@ struct lf_vision_rows {
     int stack;        /* of several of them in a graph, which this is: from 0 on */
     bool adapter_off; /* as of lf_decoder_rows */
     float drop;       /* dropout of what adapters read; 0: none */
+    /* stochastic depth (Huang et al. 2016, arXiv:1603.09382): branches of layers are multiplied row
+     * by row with the inputs path.*, which are 0 or 1 / (1 - p) for all rows of a picture */
+    bool drop_path;
 };
 /* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer
  * tap[i] gives, counted from 0; tap ascends (deep features of Qwen3-VL). */

@@ -478,7 +478,8 @@ bool lf_weights_is_sight(const char *name)
 bool lf_weights_is_head(const char *name)
 {
     return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0 ||
-           strncmp(name, "labels.", 7) == 0 || strncmp(name, "label_in.", 9) == 0;
+           strncmp(name, "labels.", 7) == 0 || strncmp(name, "label_in.", 9) == 0 ||
+           strncmp(name, "classes.", 8) == 0;
 }
 
 /* The transform before a head over the vocabulary, which other heads read or do without. */

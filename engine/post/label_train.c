@@ -79,15 +79,15 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
 /* ---- data ---- */
 
 /* How many of the numbers of the label of this document are classes of its tokens. */
-static uint64_t classes_of(const lf_label_train *r, const double *y, int64_t tokens)
+static uint64_t classes_of(const struct lf_label_form *f, const double *y, int64_t tokens)
 {
     uint64_t n = 0;
-    for (int64_t i = 0; r->o.form.kind == LF_LABEL_TOKENS && i < tokens; i++)
+    for (int64_t i = 0; f->kind == LF_LABEL_TOKENS && i < tokens; i++)
         n += y[i] >= 0;
     return n;
 }
 
-static int check_split(const lf_label_train *r, lf_trainer *t, bool valid, lf_err *err)
+int lf_label_check(const struct lf_label_form *f, lf_trainer *t, bool valid, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < lf_train_n_sources(t, valid) && rc == 0; i++) {
@@ -96,15 +96,14 @@ static int check_split(const lf_label_train *r, lf_trainer *t, bool valid, lf_er
         uint64_t longest = 0, classes = 0;
         for (uint64_t d = 0; d < docs; d++)
             longest = lf_shardset_doc_len(s, d) > longest ? lf_shardset_doc_len(s, d) : longest;
-        double *y = lf_calloc((size_t)longest + (size_t)r->o.form.labels, sizeof *y, err);
+        double *y = lf_calloc((size_t)longest + (size_t)f->labels, sizeof *y, err);
         rc = y ? 0 : LF_ENOMEM;
         for (uint64_t d = 0; d < docs && rc == 0; d++)
-            if ((rc = lf_label_read(y, &r->o.form, s, d, err)) == 0)
-                classes += classes_of(r, y, (int64_t)lf_shardset_doc_len(s, d));
+            if ((rc = lf_label_read(y, f, s, d, err)) == 0)
+                classes += classes_of(f, y, (int64_t)lf_shardset_doc_len(s, d));
         free(y);
-        if (rc == 0 && r->o.form.kind == LF_LABEL_TOKENS && !classes && !valid)
-            rc = lf_fail(err, LF_EINVAL, "column \"%.60s\": not one token has a class",
-                         r->o.form.column);
+        if (rc == 0 && f->kind == LF_LABEL_TOKENS && !classes && !valid)
+            rc = lf_fail(err, LF_EINVAL, "column \"%.60s\": not one token has a class", f->column);
         if (rc != 0)
             lf_err_prefix(err, "%s: %s split", lf_train_source_dir(t, i, valid),
                           valid ? "valid" : "train");
@@ -117,8 +116,9 @@ static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
 {
     if (!fresh || !lf_train_first_rank(t))
         return 0;
-    const int rc = check_split(user, t, false, err);
-    return rc != 0 ? rc : check_split(user, t, true, err);
+    const lf_label_train *r = user;
+    const int rc = lf_label_check(&r->o.form, t, false, err);
+    return rc != 0 ? rc : lf_label_check(&r->o.form, t, true, err);
 }
 
 /* ---- a micro-batch ---- */

@@ -23,6 +23,9 @@ typedef struct lf_label_train lf_label_train;
 
 /* enum lf_model_labels_of of a model that is trained on this kind. */
 int lf_label_of(enum lf_label_kind kind);
+/* Reads the label of every document of a split, so that what is wrong is told before the first
+ * step. Of rank 0. */
+int lf_label_check(const struct lf_label_form *f, lf_trainer *t, bool valid, lf_err *err);
 /* The objective is borrowed until destroy. */
 lf_label_train *lf_label_train_create(const struct lf_label_train_opts *o, lf_err *err);
 const lf_objective *lf_label_train_objective(const lf_label_train *t);

@@ -59,6 +59,8 @@ double lf_rm_normalized(const lf_rm_norm *n, double score)
 static int add_chain(void *user, lf_loaded *m, lf_err *err)
 {
     lf_rm *r = user;
+    if (lf_model_classifies(&m->model)) /* texts are as long as a batch holds */
+        m->o.max_context = r->o.rows;
     r->o.max_context = m->o.max_context;
     if (!m->model.vision.family) /* bounds are for models that see */
         r->o.patches = r->o.tiles = 0;
@@ -91,8 +93,11 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
                                      .max_context = o->max_context,
                                      .profile = o->profile,
                                      .label = o->label};
-    *parts = (struct lf_loaded_parts){
-        .user = r, .scores = true, .chains = add_chain, .state = read_state};
+    *parts = (struct lf_loaded_parts){.user = r,
+                                      .scores = true,
+                                      .classes = o->reading.labels,
+                                      .chains = add_chain,
+                                      .state = read_state};
     return r;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
+#include "engine/model/classes.h"
 #include "engine/model/decoder.h"
 #include "engine/model/sight.h"
 #include "engine/post/label_loss.h"
@@ -20,11 +21,13 @@ struct lf_rm_scorer {
     int chain;
     int32_t *token, *position; /* [rows] */
     int32_t *cu;               /* [docs + 1] */
-    float *score;              /* [rows, inner] */
-    int32_t *types;            /* [rows], of pairs of texts; else NULL */
-    int64_t inner, width;      /* numbers of a row and of a text */
-    int64_t used, texts;       /* of the batch at hand */
-    const lf_rm_text *text;    /* [texts] of it */
+    float *score;              /* [rows, inner], of classes [pictures, inner] */
+    float *second;             /* the same of a second head; NULL: there is none */
+    bool second_head;
+    int32_t *types;         /* [rows], of pairs of texts; else NULL */
+    int64_t inner, width;   /* numbers of a row and of a text */
+    int64_t used, texts;    /* of the batch at hand */
+    const lf_rm_text *text; /* [texts] of it */
     struct lf_decoder_media media;
     const lf_pictures *from;
     lf_seen *seen; /* NULL: texts have no pictures */
@@ -39,8 +42,20 @@ void lf_rm_scorer_destroy(lf_rm_scorer *s)
     free(s->position);
     free(s->cu);
     free(s->score);
+    free(s->second);
     free(s->types);
     free(s);
+}
+
+static bool tells_classes(const lf_rm_scorer *s)
+{
+    return lf_model_classifies(lf_decoder_config(s->dec));
+}
+
+/* Numbers that the graph gives: of each row, or of each picture. */
+static int64_t numbers(const lf_rm_scorer *s)
+{
+    return s->inner * (tells_classes(s) ? s->media.vision.images - 1 : s->o.rows);
 }
 
 static int buffers(lf_rm_scorer *s, lf_err *err)
@@ -49,7 +64,9 @@ static int buffers(lf_rm_scorer *s, lf_err *err)
     s->token = lf_calloc(rows, sizeof *s->token, err);
     s->position = lf_calloc(rows, sizeof *s->position, err);
     s->cu = lf_calloc((size_t)s->o.docs + 1, sizeof *s->cu, err);
-    s->score = lf_calloc(rows * (size_t)s->inner, sizeof *s->score, err);
+    s->score = lf_calloc((size_t)numbers(s), sizeof *s->score, err);
+    if (s->second_head && !(s->second = lf_calloc((size_t)numbers(s), sizeof *s->second, err)))
+        return LF_ENOMEM;
     if (s->o.reading.pairs && lf_decoder_config(s->dec)->token_types > 1 &&
         !(s->types = lf_calloc(rows, sizeof *s->types, err)))
         return LF_ENOMEM;
@@ -68,8 +85,14 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
                                       .max_doc = s->o.max_context,
                                       .media = s->o.patches ? &s->media : NULL};
     const bool embed = s->o.reading.embed;
-    lf_graph *g = lf_decoder_heads_graph(
-        d, ps, "score", &r, &(struct lf_decoder_heads){.score = !embed, .hidden = embed}, err);
+    lf_graph *g =
+        tells_classes(s)
+            ? lf_classes_graph(d, ps, "score",
+                               &(struct lf_classes_rows){s->media, s->media.vision.images - 1},
+                               false, err)
+            : lf_decoder_heads_graph(d, ps, "score", &r,
+                                     &(struct lf_decoder_heads){.score = !embed, .hidden = embed},
+                                     err);
     if (!g)
         return LF_EINVAL;
     s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras, .whole = true}, err);
@@ -79,6 +102,12 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
 
 static int check_output(const lf_model_config *c, const struct lf_rm_reading *r, lf_err *err)
 {
+    if (lf_model_classifies(c))
+        return r->labels && !r->embed
+                   ? 0
+                   : lf_fail(err, LF_EINVAL,
+                             "this model tells classes of pictures ([model] classes.labels): "
+                             "lf-score gives them with give = scores");
     if (r->embed || c->output == LF_OUTPUT_SCORE)
         return 0;
     if (c->output == LF_OUTPUT_TOKENS)
@@ -119,6 +148,15 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
     s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
     s->inner = s->width = lf_model_scores(lf_decoder_config(d));
+    s->second_head = lf_decoder_config(d)->classes.read == LF_CLASS_BOTH;
+    if (lf_model_classifies(lf_decoder_config(d))) {
+        s->inner = s->width = lf_decoder_config(d)->classes.labels;
+        if (!o->patches) {
+            free(s);
+            return lf_fail(err, LF_EINVAL,
+                           "this model tells classes of pictures: give max_patches");
+        }
+    }
     if (o->reading.embed)
         s->inner = s->width = lf_model_top_width(lf_decoder_config(d));
     if (o->reading.pool == LF_RM_AUTO)
@@ -165,7 +203,11 @@ static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_e
     if (t->n < 1 || t->n > (size_t)s->o.max_context)
         return lf_fail(err, LF_EINVAL, "text %zu has %zu tokens; between 1 and %lld can be scored",
                        i, t->n, (long long)s->o.max_context);
-    for (size_t k = 0; k < t->n; k++)
+    if (tells_classes(s) && pictures_of(s, t).tiles != 1)
+        return lf_fail(err, LF_EINVAL,
+                       "text %zu has %lld pictures, tiles counted: a class is told of one", i,
+                       (long long)pictures_of(s, t).tiles);
+    for (size_t k = 0; k < t->n && !tells_classes(s); k++)
         if (t->tokens[k] < 0 || t->tokens[k] >= s->vocab)
             return lf_fail(err, LF_EINVAL,
                            "text %zu: token %d is outside the model's vocabulary of %lld", i,
@@ -223,8 +265,27 @@ static int write_tokens(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain, s->token, s->position, err);
 }
 
+/* Of pictures, in the order of their texts. */
+static int forward_classes(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
+{
+    const size_t n = (size_t)numbers(s);
+    int rc = write_tokens(s, ex, err);
+    if (rc == 0)
+        rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
+    if (rc == 0)
+        rc = lf_exec_read(ex, s->chain, 0, "score", s->score, n * sizeof *s->score, err);
+    if (rc != 0 || !s->second)
+        return rc;
+    rc = lf_exec_read(ex, s->chain, 0, "distilled", s->second, n * sizeof *s->second, err);
+    for (size_t i = 0; i < n; i++)
+        s->score[i] = (s->score[i] + s->second[i]) / 2;
+    return rc;
+}
+
 static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
 {
+    if (tells_classes(s))
+        return forward_classes(s, ex, err);
     const size_t rows = (size_t)s->o.rows;
     int rc = write_tokens(s, ex, err);
     if (rc == 0)
@@ -273,7 +334,9 @@ static void read_text(const lf_rm_scorer *s, int64_t d, float *out)
 {
     const lf_model_config *c = lf_decoder_config(s->dec);
     const int64_t first = s->cu[d], end = s->cu[d + 1];
-    if (s->o.reading.embed) {
+    if (tells_classes(s)) {
+        memcpy(out, s->score + d * s->inner, (size_t)s->width * sizeof *out);
+    } else if (s->o.reading.embed) {
         pool(s, first, end, out);
     } else if (c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_SPAN) {
         int64_t i = 0, j = 0;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tensors of a rank, and which of them are trained. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/train/loop_priv.h"
 
 /* A pattern may match layers of other ranks alone, but it matches some of the model. */
@@ -18,8 +22,46 @@ static int freeze(const struct lf_train_model *m, const struct lf_train_config *
     return 0;
 }
 
+/* How many layers lie below a tensor, the embedding being one: 0 for what enters the first layer,
+ * and n + 1 for what stands behind the last of n. */
+static int64_t depth_of(const char *name, const char *stack, int64_t n)
+{
+    static const char *const above[] = {"final_norm", "head", "labels.", "label_in.",
+                                        "score.",     "mtp.", "classes."};
+    const size_t skip = strlen(stack);
+    const char *rest = strncmp(name, stack, skip) == 0 ? name + skip : name;
+    if (strncmp(rest, "layers.", 7) == 0)
+        return 1 + strtoll(rest + 7, NULL, 10);
+    for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+        if (strncmp(rest, above[i], strlen(above[i])) == 0)
+            return n + 1;
+    return 0;
+}
+
+/* Layers further down learn more slowly: by layer_decay for each layer above a tensor (Clark et al.
+ * 2020, ELECTRA; Bao et al. 2021, BEiT). */
+static int decay_rates(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    const lf_model_config *mc = lf_decoder_config(m->dec);
+    const bool sees = lf_model_classifies(mc);
+    const int64_t n = sees ? mc->vision.layers : mc->layers;
+    if (!(c->layer_decay > 0))
+        return 0;
+    if (mc->vision.family && !sees)
+        return lf_fail(err, LF_ENOTSUP,
+                       "layer_decay is of models with one stack of layers, and this one has an "
+                       "encoder of pictures and a decoder; take lr_scale");
+    for (int i = 0; i < lf_pstore_count(m->ps); i++) {
+        const int64_t depth = depth_of(lf_pstore_desc(m->ps, i)->name, sees ? "vision." : "", n);
+        lf_pstore_set_lr(m->ps, i, pow(c->layer_decay, (double)(n + 1 - depth)));
+    }
+    return 0;
+}
+
 static int scale_rates(const struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
+    if (decay_rates(m, c, err) != 0)
+        return LF_ENOTSUP;
     for (size_t i = 0; i < c->n_lr_scale; i++) {
         const struct lf_lr_scale *s = &c->lr_scale[i];
         const int here = lf_pstore_lr_matching(m->ps, s),

@@ -57,9 +57,9 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
         if (rc != 0)
             return rc;
     }
-    if (!mc->vocab && !lf_model_restores(mc))
+    if (!mc->vocab && !lf_model_sees_alone(mc))
         mc->vocab = vocab;
-    if (!mc->vocab && !lf_model_restores(mc))
+    if (!mc->vocab && !lf_model_sees_alone(mc))
         return lf_fail(err, LF_ENOENT,
                        "[model] vocab is not given, and %s is not there yet to say it; set vocab",
                        c->sources[0].dir);

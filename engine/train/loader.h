@@ -58,6 +58,7 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/media/augment.h"
 #include "engine/media/batch.h"
 #include "engine/media/processor.h"
 #include "engine/store/shard.h"
@@ -135,6 +136,8 @@ typedef struct lf_loader_config {
     /* A row is one document that has pictures, and those alone: its tokens are not read, and no
      * vocabulary is asked for. T is 2. Units are tiles. */
     bool pictures;
+    /* changes each picture that is trained on (engine/media/augment.h); borrowed; NULL: none */
+    const struct lf_augment *augment;
     /* hides tokens of plain documents (mlm.h); borrowed; NULL: targets are the next tokens */
     const lf_mlm *mlm;
     /* plain documents become sources and targets; borrowed; NULL: there is one axis */

@@ -3,6 +3,7 @@
  * The pictures of a micro-batch: from the files in the shards to rows of patches. A picture was
  * decoded when its shard was made, so one that cannot be decoded now is damage.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,6 +146,18 @@ int lf_loader_media_put(const struct lf_loader_media *m, lf_loader_batch *b, con
     return rc;
 }
 
+/* Is it what the shard says? */
+static int check_said(const lf_pixels *x, const lf_shard_picture *said, int rc, lf_err *err)
+{
+    if (rc == 0 &&
+        (x->tiles != said->tiles || x->grid_h != said->grid_h || x->grid_w != said->grid_w ||
+         x->from.w != (int32_t)said->w || x->from.h != (int32_t)said->h))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "it becomes %d tiles of %d x %d patches, the shard says %d of %d x %d",
+                     x->tiles, x->grid_h, x->grid_w, said->tiles, said->grid_h, said->grid_w);
+    return rc;
+}
+
 static int process(lf_pixels *x, const struct lf_loader_media *m, const lf_shard_picture *said,
                    bool alone, lf_err *err)
 {
@@ -153,13 +166,49 @@ static int process(lf_pixels *x, const struct lf_loader_media *m, const lf_shard
     if (rc == 0)
         rc = lf_processor_run(x, &m->processor, &im, alone, err);
     lf_image_fini(&im);
-    if (rc == 0 &&
-        (x->tiles != said->tiles || x->grid_h != said->grid_h || x->grid_w != said->grid_w ||
-         x->from.w != (int32_t)said->w || x->from.h != (int32_t)said->h))
-        rc = lf_fail(err, LF_EFORMAT,
-                     "it becomes %d tiles of %d x %d patches, the shard says %d of %d x %d",
-                     x->tiles, x->grid_h, x->grid_w, said->tiles, said->grid_h, said->grid_w);
-    return rc;
+    return check_said(x, said, rc, err);
+}
+
+/* A picture that is changed at random goes through the tower in one tile. */
+static int change(lf_image *to, const struct lf_loader_media *m, const lf_shard_picture *said,
+                  const lf_image *im, lf_draws *d, lf_err *err)
+{
+    const int32_t side = m->processor.patches.side;
+    const lf_size size = {said->grid_w * side, said->grid_h * side};
+    if (said->tiles != 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "it becomes %d tiles, and pictures are changed at random (crop_scale, flip, "
+                       "rand_ops) in one; take a processor that makes one tile",
+                       said->tiles);
+    struct lf_augment a = *m->augment;
+    int rc;
+    for (int c = 0; c < 3; c++) /* what normalises to 0 */
+        a.fill[c] = (uint8_t)fmin(255, fmax(0, nearbyint(m->processor.mean[c] * 255)));
+    if (a.crop_scale > 0) {
+        const struct lf_cutout box = lf_augment_box(d, (lf_size){im->w, im->h}, a.crop_scale);
+        rc = lf_augment_cut(to, im, &box, size, err);
+    } else {
+        rc = lf_processor_tile(to, &m->processor, im, true, err);
+    }
+    return rc != 0 ? rc : lf_augment_change(to, &a, d, err);
+}
+
+int lf_loader_media_changed(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
+                            const struct lf_loader_place *at, const lf_shard_picture *said,
+                            lf_err *err)
+{
+    lf_image im = {0}, to = {0};
+    lf_draws d = lf_draws_of(m->augment->seed, LF_SITE_AUGMENT, at->sample, (uint32_t)at->i);
+    int rc = lf_shardset_picture_read(set, at->doc, at->i, m->file, err);
+    if (rc == 0)
+        rc = lf_image_decode(&im, m->file, said->n, NULL, err);
+    if (rc == 0)
+        rc = change(&to, m, said, &im, &d, err);
+    if (rc == 0)
+        rc = lf_processor_rows(x, &m->processor, &to, (lf_size){im.w, im.h}, err);
+    lf_image_fini(&im);
+    lf_image_fini(&to);
+    return check_said(x, said, rc, err);
 }
 
 int lf_loader_media_read(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
@@ -252,9 +301,11 @@ static int fill_picture(const struct lf_loader_media *m, lf_loader_batch *b, con
     if (!lf_units_sees(&said, cut))
         return 0;
     const int64_t at = m->alone ? first : first + (int64_t)(said.first - cut->from);
-    int rc = m->features ? read_encoded(m, &b->media, &x, &said,
-                                        lf_shardset_pictures(set, cut->doc) == 1, err)
-                         : lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
+    const struct lf_loader_place place = {cut->doc, i, b->sample_ids[first / b->T]};
+    int rc = m->augment    ? lf_loader_media_changed(m, &x, set, &place, &said, err)
+             : m->features ? read_encoded(m, &b->media, &x, &said,
+                                          lf_shardset_pictures(set, cut->doc) == 1, err)
+                           : lf_loader_media_read(m, &x, set, cut->doc, i, &said, err);
     if (rc == 0)
         rc = lf_loader_media_put(m, b, &x, &said, at, err);
     lf_pixels_fini(&x);

@@ -153,8 +153,11 @@ static bool packs_pictures(const lf_loader_config *c, const lf_shardset *set)
 
 static int open_pack(struct lf_loader_src *s, const lf_loader_config *all, lf_err *err)
 {
-    const lf_loader_config index = lf_loader_index_config(all), *c = &index;
-    int rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err);
+    /* pictures alone are as good of prompts, whose text is not read either */
+    const bool prompts = lf_shardset_get_info(s->set)->rows == LF_ROWS_PROMPTS;
+    const enum lf_rows rows =
+        c->pictures && c->rows == LF_ROWS_PLAIN && prompts ? LF_ROWS_PROMPTS : c->rows;
+    int rc = lf_units_open(&s->units, s->set, rows, c->mismatched, (uint32_t)c->T, s->dir, err);
     if (rc < 0)
         return rc;
     const bool pictures = packs_pictures(c, s->set);
@@ -495,6 +498,7 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->media.max_patches = c->max_patches;
     l->media.max_tiles = c->max_tiles;
     l->media.alone = c->pictures;
+    l->media.augment = c->mode == LF_LOADER_TRAIN ? c->augment : NULL;
     l->media.features = c->features;
     l->media.max_encoded = c->max_encoded;
     l->mlm = c->mlm;

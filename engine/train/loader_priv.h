@@ -157,10 +157,11 @@ struct lf_loader_media {
     lf_expand expand;
     int64_t image_token;
     int32_t max_patches, max_tiles;
-    bool alone;                  /* pictures of lf_loader_config */
-    const lf_features *features; /* NULL: pictures are decoded */
-    int64_t max_encoded;         /* rows of features */
-    uint8_t *file;               /* [file_bytes] of the picture being read */
+    bool alone;                       /* pictures of lf_loader_config */
+    const struct lf_augment *augment; /* of lf_loader_config; NULL: none */
+    const lf_features *features;      /* NULL: pictures are decoded */
+    int64_t max_encoded;              /* rows of features */
+    uint8_t *file;                    /* [file_bytes] of the picture being read */
     size_t file_bytes;
 };
 /* The processor of one source's pictures, against those before: `have` says there are some. A
@@ -177,10 +178,19 @@ int lf_loader_media_featured(const struct lf_loader_media *m, const lf_shardset 
 int lf_loader_media_check(const struct lf_loader_media *m, const lf_loader_config *c,
                           const char *dir, lf_err *err);
 size_t lf_loader_media_bytes(const lf_loader_config *c); /* of one slot */
+/* Picture i of a document in a sample of the order. */
+struct lf_loader_place {
+    uint64_t doc, i;
+    int64_t sample;
+};
 /* Reads, decodes and processes picture i of a document to what its shard says it becomes; on
  * success the caller owns *x. */
 int lf_loader_media_read(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
                          uint64_t doc, uint64_t i, const lf_shard_picture *said, lf_err *err);
+/* The same, changed as `augment` says of this sample. */
+int lf_loader_media_changed(const struct lf_loader_media *m, lf_pixels *x, const lf_shardset *set,
+                            const struct lf_loader_place *at, const lf_shard_picture *said,
+                            lf_err *err);
 /* Puts its patches, of which x has none where features are read, behind those of the batch. Its
  * placeholders begin at row `at`. A picture of pan and scan has a run of them for each tile; any
  * other has one. */

@@ -171,6 +171,8 @@ struct lf_train_config {
     const struct lf_adapter_config *adapter;
     /* checkpoint of an adapter with these settings to begin with; NULL: a new adapter */
     const char *adapter_from;
+    /* learning rates fall by this factor for each layer above a tensor; 0: they do not */
+    double layer_decay;
     /* learning rates of tensors whose names match, as multiples of lr; the last match counts */
     const struct lf_lr_scale *lr_scale;
     size_t n_lr_scale;

@@ -46,6 +46,12 @@ int lf_train_check_base(const lf_trainer *t, const lf_model_config *of, lf_err *
                        "objective = mae, or give it with vision_from, and describe in [model] what "
                        "is trained with it",
                        t->c->init_from);
+    if (lf_model_classifies(of) && !(t->c->objective && t->c->objective->pictures))
+        return lf_fail(err, LF_EINVAL,
+                       "init_from = %s tells classes of pictures: train it with objective = "
+                       "classes, or give it with vision_from, and describe in [model] what is "
+                       "trained with it",
+                       t->c->init_from);
     return 0;
 }
 

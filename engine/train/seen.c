@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/model/classes.h"
 #include "engine/model/sight.h"
 #include "engine/train/loader_priv.h"
 
@@ -135,7 +136,8 @@ struct lf_seen {
     struct lf_loader_media media; /* bounds, and what from says */
     lf_loader_batch batch;        /* one row; its tokens are the caller's while it adds */
     lf_sight *sight;
-    int32_t *id, *row; /* [rows] for the sight, for the graph */
+    lf_classes_sight *classes; /* in its place, of a model that tells classes and reads no text */
+    int32_t *id, *row;         /* [rows] for the sight, for the graph */
 };
 
 /* The slot of a loader of one row that holds these bounds. */
@@ -165,8 +167,12 @@ int lf_seen_create(lf_seen **out, const lf_model_config *mc, const struct lf_dec
     m->patches = lf_calloc((size_t)c.max_patches, (size_t)c.patch_bytes, err);
     s->id = lf_calloc((size_t)rows, sizeof *s->id, err);
     s->row = lf_calloc((size_t)rows, sizeof *s->row, err);
-    s->sight = lf_sight_create(mc, bounds, rows, err);
-    if (!m->tile || !m->picture || !m->patches || !s->id || !s->row || !s->sight) {
+    if ((s->media.alone = lf_model_classifies(mc)))
+        s->classes = lf_classes_sight_create(
+            mc, &(struct lf_classes_rows){*bounds, bounds->vision.images - 1}, err);
+    else
+        s->sight = lf_sight_create(mc, bounds, rows, err);
+    if (!m->tile || !m->picture || !m->patches || !s->id || !s->row || (!s->sight && !s->classes)) {
         lf_seen_destroy(s);
         return LF_ENOMEM;
     }
@@ -184,6 +190,7 @@ void lf_seen_destroy(lf_seen *s)
     free(s->id);
     free(s->row);
     lf_sight_destroy(s->sight);
+    lf_classes_sight_destroy(s->classes);
     free(s);
 }
 
@@ -241,9 +248,21 @@ static void name_rows(lf_seen *s, const int32_t *tokens)
             }
 }
 
+static int write_classes(lf_seen *s, lf_exec *ex, int chain, lf_err *err)
+{
+    const struct lf_sight_media in = {.media = &s->batch.media,
+                                      .processor = s->from ? s->from->processor : NULL};
+    int rc = lf_classes_sight_fill_media(s->classes, &in, err);
+    if (rc == 0)
+        rc = lf_classes_sight_write(s->classes, ex, chain, 0, err);
+    return rc == 0 ? lf_classes_sight_write_pixels(s->classes, ex, chain, 0, err) : rc;
+}
+
 int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
                   const int32_t *positions, lf_err *err)
 {
+    if (s->classes)
+        return write_classes(s, ex, chain, err);
     const size_t rows = (size_t)s->rows, i32 = sizeof(int32_t);
     name_rows(s, tokens);
     const struct lf_sight_media in = {.media = &s->batch.media,

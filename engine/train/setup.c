@@ -146,7 +146,7 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "masters = bf16 is for training of all weights; an adapter (lora_rank) has "
                        "few of its own");
-    if (c->model_given && !lf_model_restores(&c->model) && c->seq_length > c->model.max_positions)
+    if (c->model_given && !lf_model_sees_alone(&c->model) && c->seq_length > c->model.max_positions)
         return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld",
                        c->seq_length, (long long)c->model.max_positions);
     if (c->model_given && check_source(c, &c->model, err))

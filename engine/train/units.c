@@ -108,9 +108,11 @@ void lf_units_most(const lf_loader_config *c, uint32_t most[LF_PACK_AXES])
 
 void lf_units_media(struct lf_units *u, const lf_loader_config *c)
 {
-    const bool plain = u->rows == LF_ROWS_PLAIN;
+    const bool plain = u->rows == LF_ROWS_PLAIN || c->pictures;
     u->media = true;
     u->alone = c->pictures;
+    if (u->alone) /* whatever its text is */
+        u->dropped = 0;
     u->cut = 0;
     lf_units_most(c, u->most);
     for (uint64_t d = 0; d < u->n; d++) {

@@ -283,6 +283,15 @@ tests_golden_mae_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_mae_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/mae/README.md tests/golden/mae/make_mae.py tests/golden/mae/mae.h5 tests/golden/mae/lone
 
+# Models that tell classes of pictures.
+check_PROGRAMS += tests/golden/vit_test
+TESTS += tests/golden/vit_test
+tests_golden_vit_test_SOURCES = tests/golden/classes/vit_test.c
+tests_golden_vit_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
+tests_golden_vit_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/classes/README.md tests/golden/classes/make_classes.py tests/golden/classes/vit.h5 \
+  tests/golden/classes/deit.h5 tests/golden/classes/deit-taught.h5
+
 # Models that see: directories as their classes are published, and what transformers computes from them.
 check_PROGRAMS += tests/golden/vlm_test
 TESTS += tests/golden/vlm_test

@@ -202,8 +202,8 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
-    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept ;;
+    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept rand_ops rand_magnitude ;;
+    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept rand_ops rand_magnitude ;;
     sft) echo expert_tensor tokens batch_tokens decay fp8_edges max_patches max_tiles ;;
     tokens)
         echo expert_tensor steps batch batch_tokens warmup fp8_edges max_patches max_tiles
