@@ -3,6 +3,7 @@
  * Draws the scenes of this example, and writes what is said and asked about them.
  *
  *     draw FONT DIR [SEED [SCENES]]
+ *     draw --classes FONT DIR [SEED [PICTURES]]
  *
  * A scene is a picture of 32 x 32 pixels with one to three things, each in a quarter of its own.
  * A thing is a circle, a square, a triangle, a letter or a digit of FONT, in one of six colours.
@@ -21,6 +22,11 @@
  * without (held-blind), some of them as prompts for the report (show); and all the text that is
  * trained on (text.txt). The same arguments give the same bytes wherever FreeType renders the same
  * outlines.
+ *
+ * With --classes (examples/classes) a picture has one thing, any of them, and which of the 21 it is
+ * is its label. DIR gets pictures/, rows with all of them to look at (all.jsonl), with the first
+ * LABELLED of them, every thing equally often, to learn from (few.jsonl) and with HELD others
+ * (held.jsonl).
  */
 #include <errno.h>
 #include <ft2build.h>
@@ -49,6 +55,7 @@ enum {
     COLOURS = 6,
     PLACES = 4,
     HELD = 2000,
+    LABELLED = 1050, /* 50 of each thing */
     SHOWN = 24
 };
 
@@ -553,11 +560,6 @@ static void held_scenes(struct files *f, FT_Face font)
 
 static void open_all(struct files *f, const char *dir)
 {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/pictures", dir) >= (int)sizeof path)
-        die("%s: the name is too long", dir);
-    if ((mkdir(dir, 0777) != 0 && errno != EEXIST) || (mkdir(path, 0777) != 0 && errno != EEXIST))
-        die("%s: %s", path, strerror(errno));
     *f = (struct files){dir,
                         create(dir, "text.txt"),
                         create(dir, "captions.jsonl"),
@@ -570,13 +572,51 @@ static void open_all(struct files *f, const char *dir)
                         create(dir, "show.jsonl")};
 }
 
+/* ---- one thing, and which it is ---- */
+
+static void labelled(FILE *f, const char *picture, int what)
+{
+    fprintf(f, "{\"images\":[\"%s\"],\"prompt\":\"<IMG_CONTEXT>\",\"label\":%d}\n", picture, what);
+}
+
+static void classes(const char *dir, FT_Face font, int pictures)
+{
+    FILE *all = create(dir, "all.jsonl"), *few = create(dir, "few.jsonl"),
+         *held = create(dir, "held.jsonl");
+    for (int i = 0; i < pictures + HELD; i++) {
+        const struct scene s = {.n = 1, .thing = {{i % THINGS, below(COLOURS), below(PLACES)}}};
+        char name[32];
+        snprintf(name, sizeof name, i < pictures ? "%05d.png" : "held-%05d.png", i);
+        draw_scene(font, &s);
+        save(dir, name);
+        labelled(i < pictures ? all : held, name, s.thing[0].what);
+        if (i < LABELLED && i < pictures)
+            labelled(few, name, s.thing[0].what);
+    }
+    finish(all, "all.jsonl");
+    finish(few, "few.jsonl");
+    finish(held, "held.jsonl");
+}
+
+static void make_folders(const char *dir)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/pictures", dir) >= (int)sizeof path)
+        die("%s: the name is too long", dir);
+    if ((mkdir(dir, 0777) != 0 && errno != EEXIST) || (mkdir(path, 0777) != 0 && errno != EEXIST))
+        die("%s: %s", path, strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
     FT_Library library;
     FT_Face font;
     struct files f;
+    const bool alone = argc > 1 && strcmp(argv[1], "--classes") == 0;
+    argc -= alone;
+    argv += alone;
     if (argc < 3 || argc > 5) {
-        fputs("usage: draw FONT DIR [SEED [SCENES]]\n", stderr);
+        fputs("usage: draw [--classes] FONT DIR [SEED [SCENES]]\n", stderr);
         return 2;
     }
     const int scenes = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 20000;
@@ -585,6 +625,13 @@ int main(int argc, char **argv)
         die("SCENES is 1 to 99999");
     if (FT_Init_FreeType(&library) || FT_New_Face(library, argv[1], 0, &font))
         die("%s: FreeType cannot read it as a font", argv[1]);
+    make_folders(argv[2]);
+    if (alone) {
+        classes(argv[2], font, scenes);
+        FT_Done_Face(font);
+        FT_Done_FreeType(library);
+        return 0;
+    }
     open_all(&f, argv[2]);
     for (int i = 0; i < scenes; i++)
         train_scene(&f, font, i);

@@ -44,6 +44,10 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         echo '{"images":["rgb8.png"],"messages":[{"role":"user","content":"<image>?"},{"role":"assistant","content":"A"}]}' | tee captions.jsonl things.jsonl questions.jsonl >blind.jsonl
         echo '{"messages":[{"role":"user","content":"<image>?"}],"images":["rgb8.png"],"target":"A"}' | tee held.jsonl shuffled.jsonl held-blind.jsonl >show.jsonl
         ;;
+    classes)
+        mkdir pictures && cp "$LF_SRCDIR/tests/golden/media/images/rgb8.png" pictures/
+        echo '{"images":["rgb8.png"],"prompt":"<IMG_CONTEXT>","label":0}' | tee few.jsonl >held.jsonl
+        ;;
     qwen2.5-vl-lora | llava)
         golden=$LF_SRCDIR/tests/golden
         mkdir pictures && cp "$golden/media/images/rgb8.png" pictures/

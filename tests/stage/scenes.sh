@@ -71,9 +71,16 @@ ok $? "captions with pictures; captions and questions without"
 rc=$?
 is "$rc $(cat "$dir/err")" "1 draw: $example/draw.c: FreeType cannot read it as a font" "a file that is no font"
 "$dir/draw" >"$dir/stdout" 2>"$dir/err"
-is "$? $(cat "$dir/err")" "2 usage: draw FONT DIR [SEED [SCENES]]" "no arguments"
+is "$? $(cat "$dir/err")" "2 usage: draw [--classes] FONT DIR [SEED [SCENES]]" "no arguments"
 draw bad 1 0
 is "$rc $(cat "$dir/err")" "1 draw: SCENES is 1 to 99999" "no scenes"
 sh "$example/run.sh" "$dir/nothing" >"$dir/stdout" 2>"$dir/err"
 is "$? $(cat "$dir/err")" "1 scenes: there is no directory $dir/nothing" "run.sh: BUILD is not there"
-finish 11
+# --- one thing each, for examples/classes ---
+"$dir/draw" --classes "$font" "$dir/told" 1 1100 >"$dir/stdout" 2>"$dir/err"
+is "$? $(wc -l <"$dir/told/all.jsonl") $(wc -l <"$dir/told/few.jsonl") $(wc -l <"$dir/told/held.jsonl")" "0 1100 1050 2000" \
+    "1,100 pictures of one thing, 1,050 of them with labels to learn from, 2,000 that are held out"
+is "$(sed 's/.*"label"://; s/}//' "$dir/told/few.jsonl" | sort | uniq -c | awk '{ print $1 }' | sort -u) $(sed 's/.*"label"://; s/}//' "$dir/told/held.jsonl" | sort -u | wc -l)" \
+    "50 21" "each of 21 things equally often"
+
+finish 13
