@@ -59,17 +59,18 @@ struct lf_k_conv_bwd {
  * channels for each of H heads (1, or a decay for each channel):
  *     s[t, h, c]  = softplus(a[t, h, c] + bias[h, c]), cut to [low, high]
  *     g[t, h, c]  = -exp(a_log[h]) s[t, h, c]
- *     beta[t, h]  = sigmoid(b[t, h]) where b is given, else s[t, h, 0] (W is 1)
+ *     beta[t, h]  = strength sigmoid(b[t, h]) where b is given, else s[t, h, 0] (W is 1)
  * g is the logarithm of the decay and never above 0; g and beta are f32, [R, H W] and [R, H].
  * low = 0 and high = INFINITY cut nothing; where s is cut no gradient flows.
  * (b NULL: Mamba-2, Dao and Gu 2024, whose step dt is beta. Else Gated DeltaNet, Yang et al. 2024;
- * with W > 1 Kimi Delta Attention, 2025.) */
+ * with W > 1 Kimi Delta Attention, 2025. strength is 1, or 2, with which a state may change its sign
+ * along a key: Grazzi et al. 2024.) */
 struct lf_k_scan_gate_fwd {
     int64_t rows, heads, width, lda, ldb;
     const void *a, *b;
     const float *a_log, *bias; /* [H], [H W] */
     float *g, *beta;           /* rows without a gap; beta NULL: not wanted */
-    float low, high;
+    float low, high, strength;
     uint8_t x_type;
 };
 /* da, db from dg and dbeta (NULL: zeros), and
@@ -80,7 +81,7 @@ struct lf_k_scan_gate_bwd {
     const float *a_log, *bias, *dg, *dbeta;
     void *da, *db;         /* or NULL */
     float *da_log, *dbias; /* or NULL */
-    float low, high;
+    float low, high, strength;
     bool accumulate; /* of da_log, dbias */
     uint8_t x_type;
 };

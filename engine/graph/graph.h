@@ -302,7 +302,7 @@ lf_val lf_conv(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val cu_seqlens, 
 
 struct lf_scan_gate_opts {
     int heads;
-    float low, high; /* where the step is cut; 0 and INFINITY: nowhere */
+    float low, high, strength; /* where the step is cut (0, INFINITY: nowhere); of sigmoid(b) */
 };
 struct lf_scan_gates {
     lf_val g, beta; /* f32 [R, H W], [R, H] */

@@ -156,7 +156,8 @@ struct lf_scan_gates lf_scan_gate(lf_graph *g, lf_val a, lf_val b, lf_val a_log,
                                   const struct lf_scan_gate_opts *o)
 {
     const int32_t in[] = {a.id, b.id, a_log.id, bias.id};
-    const struct lf_attr at = {.heads = o->heads, .low = o->low, .high = o->high};
+    const struct lf_attr at = {
+        .heads = o->heads, .low = o->low, .high = o->high, .strength = o->strength};
     const lf_val v = lf_graph_op(g, LF_OP_SCAN_GATE, in, 4, &at);
     return v.id ? (struct lf_scan_gates){v, {g->n[g->t[v.id].producer].out[SGATE_BETA]}}
                 : (struct lf_scan_gates){LF_NONE, LF_NONE};
@@ -176,6 +177,8 @@ LF_SHAPE(scan_gate)
         return bad(g, n, SGATE_LOG, "a_log [1, heads] and bias [1, columns of a] are parameters");
     if (!(n->a.low < n->a.high))
         return bad(g, n, SGATE_A, "the lowest step must be below the highest");
+    if (b && !(n->a.strength > 0))
+        return bad(g, n, SGATE_B, "what sigmoid(b) is multiplied by must be above 0");
     const int64_t cols = a->cols;
     return make(g, n, SGATE_G, cols, true) || make(g, n, SGATE_BETA, h, true) ? g->err.rc : 0;
 }
@@ -216,6 +219,7 @@ LF_EMIT(scan_gate)
                                      .beta = P(b, n->out[SGATE_BETA]),
                                      .low = n->a.low,
                                      .high = n->a.high,
+                                     .strength = n->a.strength,
                                      .x_type = DT(b, a)};
     return 0;
 }
@@ -244,6 +248,7 @@ LF_EMIT(scan_gate_bwd)
                                      .dbias = P(b, dbias),
                                      .low = n->a.low,
                                      .high = n->a.high,
+                                     .strength = n->a.strength,
                                      .accumulate = lf_adds(b, dlog ? dlog : dbias),
                                      .x_type = DT(b, a)};
     return 0;

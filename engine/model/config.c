@@ -14,9 +14,9 @@
 #include "kernels/kernels.h"
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
-static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", "out", NULL};
-static const char *const position_names[] = {"rope",   "learned",  "alibi", "none",
-                                             "rope2d", "relative", NULL};
+static const char *const block_names[] = {"pre", "post",          "sandwich", "alpha",
+                                          "out", "out_attention", NULL};
+static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
 static const char *const mask_names[] = {"causal", "prefix", "image_blocks", "both", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3",       "yarn",
                                             "longrope", "dynamic", "proportional", NULL};
@@ -104,6 +104,7 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(norm, norm_names, "rms"),
     REAL(norm_eps, 1e-12, 1e-1, "1e-5"),
     REAL(norm_offset, -1, 1, "0"),
+    BOOL(norm_weight, "yes"),
     BOOL(norm_bias, "no"),
     BOOL(embed_norm, "no"),
     BOOL(first_norm, "yes"),
@@ -114,6 +115,7 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(rope_local_theta, 0, 1e12, "0"),
     REAL(rope_fraction, 0.01, 1, "1"),
     BOOL(rope_interleaved, "no"),
+    BOOL(rope_backwards, "no"),
     ENUM(rope_scaling, scaling_names, "none"),
     REAL(rope_factor, 1, 1e6, "1"),
     REAL(rope_low_freq_factor, 1e-3, 1e6, "1"),
@@ -187,6 +189,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(scan_rank, 0, 1 << 20, "0"),
     REAL(scan_step_min, 0, 1e6, "0"),
     REAL(scan_step_max, 0, 1e6, "0"),
+    REAL(scan_strength, 1e-6, 2, "1"),
     LIST(scan_scales, 1e-6, 1e6),
     REAL(scan_in_scale, 1e-6, 1e6, "1"),
     REAL(scan_out_scale, 1e-6, 1e6, "1"),

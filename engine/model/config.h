@@ -31,7 +31,8 @@ enum lf_model_block {
     LF_BLOCK_POST,
     LF_BLOCK_SANDWICH,
     LF_BLOCK_ALPHA,
-    LF_BLOCK_OUT
+    LF_BLOCK_OUT,
+    LF_BLOCK_OUT_ATTENTION
 };
 /* Numbers of residual_factors. */
 #define LF_MODEL_RESIDUAL_FACTORS 6
@@ -265,6 +266,7 @@ typedef struct lf_model_config {
     int norm; /* enum lf_model_norm */
     double norm_eps;
     double norm_offset; /* the norm multiplies by (weight + offset): 1 in Gemma, else 0 */
+    bool norm_weight;   /* no: norms of the stream multiply by nothing (OLMo, nanochat) */
     bool norm_bias;     /* layer only */
     bool embed_norm;    /* a norm right after the embedding (BLOOM) */
     /* no: the attention of the first layer reads the stream as it is (ModernBERT) */
@@ -283,6 +285,7 @@ typedef struct lf_model_config {
      * the position r that turn at all */
     double rope_fraction;
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
+    bool rope_backwards;   /* they turn by -p f, the other way (nanochat) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
     double rope_factor;
     double rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
@@ -388,6 +391,9 @@ typedef struct lf_model_config {
     double scan_norm_eps;    /* 0 in a file = norm_eps */
     int64_t scan_rank;       /* k: inner width of the projections to decays and to the gate */
     double scan_step_min, scan_step_max; /* but for l: where steps are cut; 0 = above nothing is */
+    /* of layers with g and k: multiplies how strongly a token writes, a sigmoid; above 1 the state
+     * may change its sign along a key (OLMo Hybrid: 2) */
+    double scan_strength;
     /* multiply what the projection gives; all 1 where it is empty (Falcon-H1) */
     lf_model_list scan_scales;
     double scan_in_scale, scan_out_scale; /* s, b: multiply what the scan reads and gives */
@@ -622,6 +628,8 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
 char lf_model_layer_mixer(const lf_model_config *c, int64_t layer);
 char lf_model_layer_mlp(const lf_model_config *c, int64_t layer);
 char lf_model_layer_position(const lf_model_config *c, int64_t layer);
+/* The block of a layer: what `block` says, of out_attention out or pre. */
+enum lf_model_block lf_model_layer_block(const lf_model_config *c, int64_t layer);
 /* Returns the text of a pattern for letters [n], one for each layer. */
 int lf_model_pattern_of(struct lf_model_pattern *out, const char *letters, int64_t n, lf_err *err);
 /* Has every layer the letter that the pattern gives it? what: one of the three above. */

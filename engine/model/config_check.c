@@ -184,6 +184,8 @@ static int check_mixers_read(const lf_model_config *c, lf_err *err)
         {"scan_rank", c->scan_rank > 0, kind == LF_MIXER_KDA, "layers with k"},
         {"scan_step_min", c->scan_step_min > 0, scans, scanning},
         {"scan_step_max", c->scan_step_max > 0, scans, scanning},
+        {"scan_strength", fabs(c->scan_strength - 1) > 0,
+         kind == LF_MIXER_DELTA || kind == LF_MIXER_KDA, "layers with g or k"},
         {"scan_scales", c->scan_scales.n > 0, scans, "layers with s or b"},
         {"scan_in_scale", fabs(c->scan_in_scale - 1) > 0, scans, scanning},
         {"scan_out_scale", fabs(c->scan_out_scale - 1) > 0, scans, scanning},
@@ -350,6 +352,15 @@ static int check_altup(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Is there a layer that attends, or one that does not? */
+static bool some_attend(const lf_model_config *c, bool attends)
+{
+    bool any = false;
+    for (int64_t l = 0; l < c->layers; l++)
+        any = any || lf_model_layer_attends(c, l) == attends;
+    return any;
+}
+
 static int check_block(lf_model_config *c, lf_err *err)
 {
     if (c->block != LF_BLOCK_PRE && c->parallel_block != LF_PARALLEL_NO)
@@ -360,6 +371,9 @@ static int check_block(lf_model_config *c, lf_err *err)
         lf_model_count_layers(c, lf_model_layer_mlp, LF_MLP_BOTH))
         CONTRADICTION("parallel_block", "an MLP and experts have norms of their own: "
                                         "layer_mlps has no b then");
+    if (c->block == LF_BLOCK_OUT_ATTENTION && (!some_attend(c, true) || !some_attend(c, false)))
+        CONTRADICTION("block", "out_attention is for layers some of which attend and some of which "
+                               "do not; take out or pre");
     if (c->residual_factors.n && c->residual_factors.n != LF_MODEL_RESIDUAL_FACTORS)
         CONTRADICTION("residual_factors",
                       "%d numbers: of the stream and of what is added, for attention, other mixers "
@@ -580,7 +594,7 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
 static int check_position(const lf_model_config *c, lf_err *err)
 {
     static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved",
-                                            "rope_scaling"};
+                                            "rope_backwards", "rope_scaling"};
     const int64_t rot = lf_model_rope_dim(c);
     if (c->position == LF_POS_ROPE && !c->heads)
         return 0; /* nothing turns */
@@ -923,6 +937,9 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)
         CONTRADICTION("norm_bias", "rms norm has no bias");
+    if (!c->norm_weight && (c->norm_bias || fabs(c->norm_offset) > 0))
+        CONTRADICTION("norm_weight", "norms without weights have no %s",
+                      c->norm_bias ? "norm_bias" : "norm_offset");
     if (c->norm_head && c->head_bias)
         CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)",
                       lf_model_origin(c, "norm_head"));

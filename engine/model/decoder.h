@@ -63,6 +63,7 @@
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  *     out       x + norm(f(x))
+ *     out_attention   out in layers that attend, pre in the others
  * (residual_factors has numbers for each kind of branch) or, with parallel_block, x + attn(norm x)
  * + mlp(norm x). residual_scale multiplies what is added to x. An MLP and experts side by side are
  * norm(mlp(norm x)) + norm(experts(norm x)), with three norms of their own. Behind both branches

@@ -36,8 +36,8 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
                              .w_offset = (float)c->norm_offset,
                              .layer = c->norm == LF_NORM_LAYER};
     char name[64];
-    part_name(b, name, part, l);
-    lf_val w = lf_paramf(b->g, "%s.weight", name);
+    part_name(name, part, l);
+    lf_val w = c->norm_weight ? lf_paramf(b->g, "%s.weight", name) : LF_NONE;
     return lf_norm(b->g, x, w, c->norm_bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, &o);
 }
 
@@ -417,22 +417,23 @@ static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double 
                    const char *branch, int64_t l)
 {
     const lf_model_config *c = b->c;
+    const enum lf_model_block block = lf_model_layer_block(c, l);
     char part[32];
-    if (c->block == LF_BLOCK_SANDWICH) {
+    if (block == LF_BLOCK_SANDWICH) {
         snprintf(part, sizeof(part), "%s_post_norm", branch);
         f = lf_dec_norm(b, f, part, l);
     }
     snprintf(part, sizeof(part), "%s_norm", branch);
-    if (c->block == LF_BLOCK_OUT)
+    if (block == LF_BLOCK_OUT)
         f = lf_dec_norm(b, f, part, l);
     const double *by = c->residual_factors.n
                            ? c->residual_factors.v + factors_of(b, branch, l)
                            : (const double[]){c->residual_alpha, c->residual_scale};
     f = lf_dec_dropout(b, lf_dec_scaled(b, f, by[1]), p, branch, l);
-    if (c->block == LF_BLOCK_ALPHA)
+    if (block == LF_BLOCK_ALPHA)
         x = lf_scale(b->g, h, (float)by[0]);
     x = lf_add(b->g, x, f);
-    return c->block == LF_BLOCK_POST ? lf_dec_norm(b, x, part, l) : x;
+    return block == LF_BLOCK_POST ? lf_dec_norm(b, x, part, l) : x;
 }
 
 /* x + attn(norm x) + mlp(norm x), with one norm or two. */
@@ -453,8 +454,8 @@ static lf_val parallel_block(struct lf_dec_build *b, lf_val x, int64_t l)
 static lf_val branches(struct lf_dec_build *b, lf_val x, int64_t l)
 {
     const lf_model_config *c = b->c;
-    const bool post =
-        c->block == LF_BLOCK_POST || c->block == LF_BLOCK_OUT; /* norms stand behind */
+    const enum lf_model_block block = lf_model_layer_block(c, l);
+    const bool post = block == LF_BLOCK_POST || block == LF_BLOCK_OUT; /* norms stand behind */
     if (lf_model_layer_mixer(c, l) != LF_MIXER_NONE) {
         const bool bare = post || (l == 0 && !c->first_norm);
         const lf_val h = bare ? x : lf_dec_norm(b, x, "attn_norm", l);

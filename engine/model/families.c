@@ -85,6 +85,9 @@ static const char *const galactica[] = {
     BIASED, "position=learned", "position_offset=2", "activation=gelu", "tied_head=yes", NULL};
 static const char *const bloom[] = {
     BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes", NULL};
+static const char *const mpt[] = {"norm=layer", "norm_eps=1e-5",   "position=alibi",
+                                  "mlp=plain",  "activation=gelu", "tied_head=yes",
+                                  NULL};
 /* One key and value head: kv_heads = 1. */
 static const char *const starcoder[] = {BIASED,       "position=learned", "activation=gelu_tanh",
                                         "kv_heads=1", "tied_head=yes",    "init=residual_scaled",
@@ -334,6 +337,9 @@ static const char *const gpt_neo[] = {
     "norm=layer",   "norm_eps=1e-5", "norm_bias=yes",    "position=learned", "activation=gelu_tanh",
     "mlp=plain",    "qkv_bias=no",   "out_bias=yes",     "mlp_bias=yes",     "head_bias=no",
     "attn_scale=1", "tied_head=yes", "layer_mixers=fw*", "init_std=0.02",    NULL};
+static const char *const olmo[] = {
+    LLAMA,          "norm=layer", "norm_weight=no", "norm_eps=1e-5", "rope_theta=10000",
+    "tied_head=no", NULL};
 static const char *const flex_olmo[] = {
     LLAMA,         "norm_eps=1e-6",         "rope_theta=500000", "block=out",       "tied_head=no",
     "qk_norm=yes", "qk_norm_all_heads=yes", "router_renorm=no",  "router_aux=0.01", NULL};
@@ -396,6 +402,16 @@ static const char *const clova[] = {LLAMA,          "norm_eps=1e-6",  "rope_thet
                                     "tied_head=no", "block=sandwich", NULL};
 #define RELU2 "position=rope", "mlp=plain", "activation=relu2", "tied_head=no"
 static const char *const arcee[] = {RELU2, "norm=rms", "norm_eps=1e-5", "rope_theta=10000", NULL};
+static const char *const nanochat[] = {RELU2,
+                                       "norm=rms",
+                                       "norm_eps=1e-6",
+                                       "norm_weight=no",
+                                       "embed_norm=yes",
+                                       "rope_theta=10000",
+                                       "rope_backwards=yes",
+                                       "qk_unit_norm=yes",
+                                       "logit_softcap=15",
+                                       NULL};
 /* Apertus: llama3 scaling by 8 of 8192 positions comes with the sizes. */
 static const char *const apertus[] = {
     "norm=rms",         "norm_eps=1e-5",       "position=rope", "mlp=plain", "qk_norm=yes",
@@ -476,6 +492,21 @@ static const char *const qwen3_next[] = {DELTA,
                                          "shared_gate=yes",
                                          NULL};
 static const char *const qwen35[] = {DELTA, "tied_head=no", NULL};
+/* Three layers that scan, then one that attends and does not turn. */
+static const char *const olmo_hybrid[] = {LLAMA,
+                                          "norm_eps=1e-6",
+                                          "tied_head=no",
+                                          "position=none",
+                                          "block=out_attention",
+                                          "qk_norm=yes",
+                                          "qk_norm_all_heads=yes",
+                                          "layer_mixers=gggf*",
+                                          "scan_conv=4",
+                                          "scan_gate=silu",
+                                          "scan_norm=before_gate",
+                                          "scan_norm_eps=1e-5",
+                                          "scan_strength=2",
+                                          NULL};
 static const char *const qwen35_moe[] = {DELTA,
                                          "tied_head=no",
                                          "router_score=softmax",
@@ -662,7 +693,9 @@ const struct lf_model_family lf_model_families[] = {
     {"gpt-j", gptj},
     {"opt", opt},
     {"galactica", galactica},
+    {"codegen", gptj},
     {"bloom", bloom},
+    {"mpt", mpt},
     {"falcon", falcon},
     {"falcon-40b", falcon40b},
     {"starcoder", starcoder},
@@ -718,7 +751,9 @@ const struct lf_model_family lf_model_families[] = {
     {"olmo2", olmo2},
     {"olmo3", olmo3},
     {"olmoe", olmoe},
+    {"olmo", olmo},
     {"flex-olmo", flex_olmo},
+    {"nanochat", nanochat},
     {"gpt-neo", gpt_neo},
     {"iquestcoder", llama3},
     {"cwm", cwm},
@@ -734,6 +769,7 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen3-next", qwen3_next},
     {"qwen3.5", qwen35},
     {"qwen3.5-moe", qwen35_moe},
+    {"olmo-hybrid", olmo_hybrid},
     {"kimi-linear", kimi_linear},
     {"minimax-text", minimax_text},
     {"lfm2", lfm2},

@@ -133,6 +133,13 @@ bool lf_model_layer_attends(const lf_model_config *c, int64_t layer)
         lf_model_layer_mixer(c, layer));
 }
 
+enum lf_model_block lf_model_layer_block(const lf_model_config *c, int64_t layer)
+{
+    if (c->block != LF_BLOCK_OUT_ATTENTION)
+        return (enum lf_model_block)c->block;
+    return lf_model_layer_attends(c, layer) ? LF_BLOCK_OUT : LF_BLOCK_PRE;
+}
+
 bool lf_model_layer_scans(const lf_model_config *c, int64_t layer)
 {
     return is_one_of((const char[]){LF_MIXER_SSD, LF_MIXER_DELTA, LF_MIXER_KDA, LF_MIXER_LIGHTNING,

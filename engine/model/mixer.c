@@ -9,7 +9,8 @@
  *     y       = W_o (gate and norm of o by z)
  *
  *     s  Mamba-2 (Dao and Gu 2024): q, k, v, a are C, B, x, dt; beta = dt; skip
- *     g  Gated DeltaNet (Yang et al. 2024): q and k of length one, q / sqrt(Dk)
+ *     g  Gated DeltaNet (Yang et al. 2024): q and k of length one, q / sqrt(Dk); beta may be
+ *        multiplied by scan_strength
  *     k  Kimi Delta Attention (Kimi Linear 2025): as g, a decay for each channel of a key;
  *        a = f_b(f_a x) and z = g_b(g_a x)
  *     l  lightning attention (Qin et al. 2024): head h of H in layer l of L forgets by e^-s,
@@ -126,7 +127,8 @@ static void gates(struct lf_dec_build *b, lf_val a, lf_val strengths, int64_t l,
     const struct lf_scan_gate_opts o = {.heads = (int)c->scan_heads,
                                         .low = (float)c->scan_step_min,
                                         .high = c->scan_step_max > 0 ? (float)c->scan_step_max
-                                                                     : INFINITY};
+                                                                     : INFINITY,
+                                        .strength = (float)c->scan_strength};
     const struct lf_scan_gates g =
         lf_scan_gate(b->g, a, strengths, lf_paramf(b->g, "layers.%lld.scan.a_log", (long long)l),
                      lf_paramf(b->g, "layers.%lld.scan.dt_bias", (long long)l), &o);

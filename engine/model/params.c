@@ -154,7 +154,10 @@ static void add_wide_norm(struct table *t, const char *name, int64_t width)
 
 static void add_norm(struct table *t, const char *name)
 {
-    add_wide_norm(t, name, t->c->hidden);
+    if (t->c->norm_weight)
+        add(t, NULL, SCALE, WHOLE, vector(t->c->hidden), "%s.weight", name);
+    if (t->c->norm_bias)
+        add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
 }
 
 /* What any attention ends with: sinks of its heads, and the projection of `width` channels. */

@@ -153,7 +153,8 @@ void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned 
             if (cos_out)
                 cos_out[p * half + i] = (float)(a * cos((double)p * freq));
             if (sin_out)
-                sin_out[p * half + i] = (float)(a * sin((double)p * freq));
+                sin_out[p * half + i] =
+                    (float)(a * sin((double)p * (c->rope_backwards ? -freq : freq)));
         }
     }
 }
@@ -294,11 +295,17 @@ static int64_t layer_norms(const lf_model_config *c, int64_t l)
     return (c->block == LF_BLOCK_SANDWICH ? 2 * branches : branches) + more;
 }
 
+/* Scalars of a norm of the stream. */
+static int64_t norm_numbers(const lf_model_config *c)
+{
+    return c->norm_weight ? c->hidden * (c->norm_bias ? 2 : 1) : 0;
+}
+
 /* Scalars of layer l that are in no matrix: norms, biases and numbers of an activation. */
 static int64_t layer_vectors(const lf_model_config *c, int64_t l)
 {
     const int64_t d = lf_model_layer_head_dim(c, l);
-    int64_t n = c->hidden * (c->norm_bias ? 2 : 1) * layer_norms(c, l);
+    int64_t n = norm_numbers(c) * layer_norms(c, l);
     if (lf_model_layer_attends(c, l)) {
         const bool own = lf_model_layer_keys(c, l) == l;
         const int64_t kv = own ? lf_model_layer_kv_heads(c, l) : 0;
@@ -362,9 +369,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
         return lf_vision_param_count(&c->vision);
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
-    if (lf_model_classifies(c))
-        return lf_vision_param_count(&c->vision) + lf_classes_param_count(c);
-    const int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
+    const int64_t norm = norm_numbers(c);
     const bool tokens = c->output == LF_OUTPUT_TOKENS;
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */
     for (int64_t l = 0; l < c->layers; l++)

@@ -57,7 +57,7 @@ static void gate_row(const struct lf_k_scan_gate_fwd *a, int64_t r)
         }
     LF_EACH_VEC(c, n, a->beta && a->b ? a->heads : 0)
     lf_put(a->beta, r * a->heads + c, LF_F32, n,
-           lf_v_sigmoid(lf_get(a->b, r * a->ldb + c, a->x_type, n)));
+           lf_v_set1(a->strength) * lf_v_sigmoid(lf_get(a->b, r * a->ldb + c, a->x_type, n)));
 }
 
 static void gate_rows(lf_queue *q, const void *arg, int64_t lo, int64_t hi)
@@ -121,8 +121,9 @@ static void heads_bwd(lf_queue *q, const struct lf_k_scan_gate_bwd *a, int64_t l
         LF_EACH_VEC(c, n, hi - lo)
         {
             const lf_v s = lf_v_sigmoid(lf_get(a->b, r * a->ldb + lo + c, a->x_type, n));
-            const lf_v d =
-                a->dbeta ? lf_get(a->dbeta, r * a->heads + lo + c, LF_F32, n) : lf_v_zero();
+            const lf_v d = a->dbeta ? lf_v_set1(a->strength) *
+                                          lf_get(a->dbeta, r * a->heads + lo + c, LF_F32, n)
+                                    : lf_v_zero();
             lf_put(a->db, r * a->lddb + lo + c, a->x_type, n, d * s * (lf_v_set1(1.0f) - s));
         }
 }

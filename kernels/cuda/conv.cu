@@ -177,7 +177,7 @@ LF_KERNEL(scan_gate_fwd, struct lf_k_scan_gate_fwd, 256)
         a->g[r * hw + i] = rate * s;
         if (a->beta && i < a->heads)
             a->beta[r * a->heads + i] =
-                a->b ? lf_sigmoid(lf_load(a->b, r * a->ldb + i, a->x_type)) : s;
+                a->b ? a->strength * lf_sigmoid(lf_load(a->b, r * a->ldb + i, a->x_type)) : s;
     }
 }
 
@@ -233,7 +233,7 @@ LF_KERNEL(scan_gate_bwd, struct lf_k_scan_gate_bwd, 256)
         if (wide ? lane != 0 : h >= end)
             continue;
         const float s = lf_sigmoid(lf_load(a->b, r * a->ldb + h, a->x_type));
-        const float d = a->dbeta ? a->dbeta[r * a->heads + h] : 0.0f;
+        const float d = a->dbeta ? a->strength * a->dbeta[r * a->heads + h] : 0.0f;
         lf_store(a->db, r * a->lddb + h, a->x_type, d * s * (1.0f - s));
     }
 }

@@ -98,6 +98,7 @@ static void draw_forward(struct mixer *m, const struct kind *k, int64_t n)
     m->gate.g = fill(n * hw, 0, 1);
     m->gate.beta = fill(n * k->heads, 0, 1);
     m->gate.high = INFINITY;
+    m->gate.strength = 1;
     const float *y = m->conv.y;
     struct lf_scan_in *in = &m->scan.in;
     *in = (struct lf_scan_in){.rows = n, .heads = k->heads, .groups = k->groups, .dk = k->dk};
@@ -142,6 +143,7 @@ static void draw_backward(struct mixer *m, const struct kind *k, int64_t n)
     m->gate_bwd.b = m->gate.b;
     m->gate_bwd.a_log = m->gate.a_log;
     m->gate_bwd.bias = m->gate.bias;
+    m->gate_bwd.strength = 1;
     m->gate_bwd.dg = m->scan_bwd.dg;
     m->gate_bwd.dbeta = m->scan_bwd.dbeta;
     m->gate_bwd.da = fill(n * hw, 0, 1);

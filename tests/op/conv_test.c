@@ -247,10 +247,10 @@ static void test_conv(const struct lf_kernels *k, const struct data *d)
 struct gate {
     int64_t heads, width;
     bool b;
-    double low, high;
+    double low, high, strength;
 };
 static const struct gate gates[] = {
-    {19, 1, false, 0.2, 2.0}, {19, 1, true, 0, INFINITY}, {3, 21, true, 0, INFINITY}};
+    {19, 1, false, 0.2, 2.0, 2}, {19, 1, true, 0, INFINITY, 1.75}, {3, 21, true, 0, INFINITY, 1}};
 enum { ROWS = 37, A, B, A_LOG, BIAS, PARTS };
 
 static double gate_loss(const struct gate *s, double *const x[], const double *dg,
@@ -268,7 +268,7 @@ static double gate_loss(const struct gate *s, double *const x[], const double *d
                 if (g)
                     g[at] = v;
             }
-            const double w = s->b ? 1 / (1 + exp(-x[B][r * s->heads + h])) : step;
+            const double w = s->b ? s->strength / (1 + exp(-x[B][r * s->heads + h])) : step;
             loss += w * dbeta[r * s->heads + h];
             if (beta)
                 beta[r * s->heads + h] = w;
@@ -313,6 +313,7 @@ static void test_gate(const struct lf_kernels *k, const struct gate *s, int type
                                          beta.p,
                                          (float)s->low,
                                          (float)s->high,
+                                         (float)s->strength,
                                          (uint8_t)type};
     const struct lf_k_scan_gate_bwd b = {.rows = ROWS,
                                          .heads = s->heads,
@@ -333,6 +334,7 @@ static void test_gate(const struct lf_kernels *k, const struct gate *s, int type
                                          .dbias = out[BIAS].p,
                                          .low = f.low,
                                          .high = f.high,
+                                         .strength = f.strength,
                                          .accumulate = true,
                                          .x_type = (uint8_t)type};
     bool ok = true;

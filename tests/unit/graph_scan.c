@@ -107,7 +107,7 @@ static lf_val mixer(lf_graph *g, const struct kind *k, lf_val x, int rows, int s
                                    .unit_eps = k->delta ? 1e-6f : 0,
                                    .delta = k->delta,
                                    .per_channel = k->channel};
-    const struct lf_scan_gate_opts go = {.heads = H, .low = 0, .high = INFINITY};
+    const struct lf_scan_gate_opts go = {.heads = H, .low = 0, .high = INFINITY, .strength = 1.6f};
     struct lf_slots conv = {LF_NONE, LF_NONE, LF_NONE}, scan = conv;
     lf_val starts = LF_NONE;
     x = lf_tp_enter(g, x);

@@ -509,7 +509,8 @@ int main(void)
          false},
         {"delta", "tiny-llama",
          "layer_mixers=gf* scan_heads=4 scan_groups=2 scan_key_dim=8 scan_value_dim=6 scan_conv=4 "
-         "scan_gate=silu scan_norm=before_gate attn_gate=yes qk_norm=yes",
+         "scan_gate=silu scan_norm=before_gate scan_strength=1.6 attn_gate=yes qk_norm=yes "
+         "block=out_attention",
          true},
         {"kda", "tiny-llama",
          "layer_mixers=kf* layer_positions=n* scan_heads=3 scan_key_dim=8 scan_value_dim=6 "

@@ -73,6 +73,7 @@ static const char *const switches[][14] = {
      "head_transform=yes", "head_transform_bias=yes"},
     {"logn_length=8"},
     {"norm_head=yes"},
+    {"norm=layer", "norm_weight=no", "embed_norm=yes", "rope_backwards=yes"},
     {"norm_head=yes", "tied_head=yes"},
     {"output=score"},
     {"output=score", "tied_head=yes", "embed_dim=24"},
@@ -87,7 +88,8 @@ static const char *const switches[][14] = {
      "scan_conv=4", "scan_conv_bias=yes", "scan_bias=yes", "scan_gate=silu", "scan_norm=after_gate",
      "scan_norm_parts=2", "scan_step_min=0.01", "scan_step_max=2"},
     {"layer_mixers=gf*", "scan_heads=4", "scan_groups=2", "scan_key_dim=8", "scan_value_dim=6",
-     "scan_conv=4", "scan_gate=silu", "scan_norm=before_gate", "norm_offset=1", "attn_gate=yes"},
+     "scan_conv=4", "scan_gate=silu", "scan_norm=before_gate", "norm_offset=1", "attn_gate=yes",
+     "scan_strength=1.6"},
     {"layer_mixers=kf*", "scan_heads=3", "scan_key_dim=8", "scan_value_dim=6", "scan_conv=4",
      "scan_rank=5", "scan_gate=sigmoid", "scan_norm=before_gate"},
     {"layer_mixers=lf*", "scan_heads=4", "scan_key_dim=8", "scan_value_dim=8", "scan_gate=sigmoid",
@@ -566,7 +568,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(582, test_tables());
+    TAP(573, test_tables());
     TAP(6, test_errors());
     TAP(2, test_divided());
     TAP(4, test_prefixes());
