@@ -10,6 +10,8 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_neox,
     &lf_hf_gptj,
     &lf_hf_bloom,
+    &lf_hf_codegen,
+    &lf_hf_mpt,
     /* families_opt.c, families_falcon.c, families_code.c */
     &lf_hf_opt,
     &lf_hf_falcon,
@@ -87,6 +89,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     /* families_granite.c, families_olmo.c */
     &lf_hf_granite_shared,
     &lf_hf_flex_olmo,
+    &lf_hf_olmo_hybrid,
+    &lf_hf_olmo,
+    &lf_hf_nanochat,
     /* families_llama4.c */
     &lf_hf_llama4,
     /* families_qwen.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dense kin of Llama and of Nemotron with switches that others have too: Arcee, Apertus, Jais 2,
- * Helium, Ministral, StableLM. */
+ * Helium, Ministral, StableLM, nanochat. */
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
@@ -338,6 +338,49 @@ const struct lf_hf_family lf_hf_stablelm = {
     .rows = stable_rows,
     .read = read_stable,
     .write = write_stable,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- nanochat: no norm has a weight, and heads turn the other way ---- */
+
+static const char *const nano_switches[] = {
+    "norm=rms",  "norm_weight=no",     "embed_norm=yes",   "position=rope",
+    "mlp=plain", "rope_backwards=yes", "qk_unit_norm=yes", NULL};
+
+static const struct lf_hf_key nano_keys[] = {
+    PLAIN_SIZES,
+    {"hidden_act", LF_HF_ACT, "activation", "\"relu2\""},
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "15.0"},
+    {0},
+};
+
+static const struct lf_map_row nano_rows[] = {
+    {"model.layers.{L}.mlp.fc1.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},
+    {"model.layers.{L}.mlp.fc2.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
+    KIN_INPUT_ROWS,
+    KIN_HEAD_ROWS,
+    {0},
+};
+
+const struct lf_hf_family lf_hf_nanochat = {
+    .name = "nanochat",
+    .model_type = "nanochat",
+    .architecture = "NanoChatForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = nano_switches,
+    .keys = nano_keys,
+    .rows = nano_rows,
+    .read = read_rope,
+    .write = lf_hf_write_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPT-NeoX and Pythia, GPT-J, BLOOM: the biased LayerNorm models with fused or parallel blocks. */
+ * GPT-NeoX and Pythia, GPT-J, CodeGen, BLOOM: the biased LayerNorm models with fused or parallel
+ * blocks; MPT, which is of their time and has no bias. */
 #include <math.h>
 #include <string.h>
 
@@ -178,23 +179,28 @@ static int write_gptj(const lf_model_config *c, json_t *o, lf_err *err)
                      err);
 }
 
+#define GPTJ_ROWS                                                                                  \
+    {"transformer.wte.weight", LF_MAP_COPY, "embed.weight", NULL},                                 \
+        {"transformer.h.{L}.ln_1.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},             \
+        {"transformer.h.{L}.attn.out_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL}, \
+        {"transformer.h.{L}.mlp.fc_in.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},           \
+        {"transformer.h.{L}.mlp.fc_out.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},        \
+        {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},                             \
+        {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},                                            \
+        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                          \
+        {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},                  \
+        {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED,                                  \
+            "sines and cosines that follow from rotary_dim", NULL                                  \
+    }
+
 static const struct lf_map_row gptj_rows[] = {
-    {"transformer.wte.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {"transformer.h.{L}.ln_1.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    GPTJ_ROWS,
     {"transformer.h.{L}.attn.q_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q.weight", NULL},
     {"transformer.h.{L}.attn.k_proj.weight", LF_MAP_COPY, "layers.{L}.attn.k.weight", NULL},
     {"transformer.h.{L}.attn.v_proj.weight", LF_MAP_COPY, "layers.{L}.attn.v.weight", NULL},
-    {"transformer.h.{L}.attn.out_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL},
-    {"transformer.h.{L}.mlp.fc_in.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
-    {"transformer.h.{L}.mlp.fc_out.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
-    {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
-    {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
-    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
-    {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask",
-     NULL},
-    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED,
-     "sines and cosines that follow from rotary_dim", NULL},
     {0},
 };
 
@@ -210,6 +216,49 @@ const struct lf_hf_family lf_hf_gptj = {
     .rows = gptj_rows,
     .read = read_gptj,
     .write = write_gptj,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- CodeGen: GPT-J, whose queries, values and keys lie in four parts ---- */
+
+static int read_codegen(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = read_gptj(r, c, err);
+    if (rc == 0 && c->heads % 4)
+        rc = lf_fail(err, LF_EFORMAT, "%s: n_head = %lld: models of type codegen have four parts",
+                     r->path, (long long)c->heads);
+    return rc;
+}
+
+static int write_codegen(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return c->heads % 4 ? lf_fail(err, LF_EINVAL,
+                                  "heads = %lld: models of type codegen have four "
+                                  "parts",
+                                  (long long)c->heads)
+                        : write_gptj(c, o, err);
+}
+
+static const struct lf_map_row codegen_rows[] = {
+    {"transformer.h.{L}.attn.qkv_proj.weight", LF_MAP_STACK,
+     "groups=4 layers.{L}.attn.q.weight layers.{L}.attn.v.weight layers.{L}.attn.k.weight", NULL},
+    {"transformer.h.{L}.attn.causal_mask", LF_MAP_IGNORED, "the causal mask", NULL},
+    GPTJ_ROWS,
+    {0},
+};
+
+const struct lf_hf_family lf_hf_codegen = {
+    .name = "codegen",
+    .model_type = "codegen",
+    .architecture = "CodeGenForCausalLM",
+    .native = true,
+    .prefix = "transformer.",
+    .switches = gptj_switches,
+    .keys = gptj_keys,
+    .rows = codegen_rows,
+    .read = read_codegen,
+    .write = write_codegen,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
 };
@@ -283,6 +332,139 @@ const struct lf_hf_family lf_hf_bloom = {
     .keys = bloom_keys,
     .rows = bloom_rows,
     .read = read_bloom,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- MPT ---- */
+
+static const char *const mpt_switches[] = {"norm=layer", "position=alibi", "mlp=plain",
+                                           "activation=gelu", NULL};
+
+static const struct lf_hf_key mpt_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", "50368"},
+    {"d_model", LF_HF_NUMBER, "hidden", "2048"},
+    {"n_layers", LF_HF_NUMBER, "layers", "24"},
+    {"n_heads", LF_HF_NUMBER, "heads", "16"},
+    {"max_seq_len", LF_HF_NUMBER, "max_positions", "2048"},
+    {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"no_bias", LF_HF_SAME, NULL, "true"},
+    {"logit_scale", LF_HF_SAME, NULL, "null"},
+    {"expansion_ratio", LF_HF_UNREAD, NULL, "4"}, /* the class has these, whatever the file says */
+    {"resid_pdrop", LF_HF_UNREAD, NULL, "0"},
+    {"emb_pdrop", LF_HF_UNREAD, NULL, "0"},
+    {"embedding_fraction", LF_HF_UNREAD, NULL, "1.0"},
+    {"learned_pos_emb", LF_HF_INERT, NULL, NULL}, /* there are none beside ALiBi */
+    {"norm_type", LF_HF_INERT, NULL, NULL},
+    {"init_device", LF_HF_INERT, NULL, NULL},
+    {"init_config", LF_HF_INERT, NULL, NULL},
+    {"tokenizer_name", LF_HF_INERT, NULL, NULL},
+    {"verbose", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* What attn_config must say where it says it, because the class computes nothing else. */
+static const struct mpt_must {
+    const char *key, *json;
+} mpt_musts[] = {
+    {"attn_type", "\"multihead_attention\""},
+    {"alibi", "true"},
+    {"alibi_bias_max", "8"},
+    {"attn_uses_sequence_id", "false"},
+    {"qk_ln", "false"},
+    {"prefix_lm", "false"},
+    {"clip_qkv", "null"},
+};
+
+/* attn_pdrop is of probabilities and of both branches. */
+static int read_mpt_attention(lf_hf_reader *r, lf_model_config *c, json_t *left, lf_err *err)
+{
+    static const char *const dropouts[] = {"attn_prob_dropout", "attn_dropout", "mlp_dropout"};
+    json_t *p = json_object_get(left, "attn_pdrop"),
+           *scale = json_object_get(left, "softmax_scale");
+    int rc = 0;
+    for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts && rc == 0 && json_is_number(p); i++)
+        rc = lf_hf_set_number(r, c, "attn_pdrop", dropouts[i], json_number_value(p), err);
+    if (rc == 0 && json_is_number(scale))
+        rc = lf_hf_set_number(r, c, "softmax_scale", "attn_scale", json_number_value(scale), err);
+    for (size_t i = 0; i < sizeof mpt_musts / sizeof *mpt_musts && rc == 0; i++) {
+        json_t *v = json_object_get(left, mpt_musts[i].key),
+               *must = json_loads(mpt_musts[i].json, JSON_DECODE_ANY, NULL);
+        if (!must)
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
+        else if (v && !json_equal(v, must))
+            rc = lf_fail(err, LF_ENOTSUP,
+                         "%s: %s of attn_config is not %s, and nothing else is "
+                         "supported",
+                         r->path, mpt_musts[i].key, mpt_musts[i].json);
+        json_decref(must);
+        json_object_del(left, mpt_musts[i].key);
+    }
+    static const char *const read[] = {"attn_pdrop", "softmax_scale", "attn_impl", "model_type"};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        json_object_del(left, read[i]);
+    const char *key = json_object_iter_key(json_object_iter(left));
+    return rc != 0 || !key
+               ? rc
+               : lf_fail(err, LF_ENOTSUP, "%s: '%.60s' of attn_config is not known", r->path, key);
+}
+
+static int read_mpt(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    json_t *attn = lf_hf_take(r, "attn_config"),
+           *left = json_is_object(attn) ? json_copy(attn) : NULL;
+    int rc = lf_hf_set_number(r, c, "d_model", "ffn", 4 * (double)c->hidden, err);
+    if (rc == 0 && attn && !left)
+        rc = lf_fail(err, LF_EFORMAT, "%s: attn_config is not an object", r->path);
+    if (rc == 0 && left)
+        rc = read_mpt_attention(r, c, left, err);
+    json_decref(left);
+    return rc;
+}
+
+static int write_mpt(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *a =
+        json_pack("{s:s, s:b, s:b, s:n}", "attn_impl", "torch", "alibi", 1, "qk_ln", 0, "clip_qkv");
+    const double p = c->attn_prob_dropout;
+    int bad = !a || json_object_set_new(a, "attn_pdrop", p > 0 ? json_real(p) : json_integer(0));
+    if (!bad && c->attn_scale > 0)
+        bad = json_object_set_new(a, "softmax_scale", json_real(c->attn_scale));
+    bad = bad || json_object_set(o, "attn_config", a);
+    json_decref(a);
+    return no_memory(bad, err);
+}
+
+#define MPT "transformer.blocks.{L}."
+
+static const struct lf_map_row mpt_rows[] = {
+    {"transformer.wte.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {MPT "norm_1.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
+    {MPT "attn.Wqkv.weight", LF_MAP_STACK,
+     "layers.{L}.attn.q.weight layers.{L}.attn.k.weight layers.{L}.attn.v.weight", NULL},
+    {MPT "attn.out_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL},
+    {MPT "norm_2.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {MPT "ffn.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},
+    {MPT "ffn.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
+    {"transformer.norm_f.weight", LF_MAP_COPY, "final_norm.weight", NULL},
+    {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_mpt = {
+    .name = "mpt",
+    .model_type = "mpt",
+    .architecture = "MptForCausalLM",
+    .classifier = "MptForSequenceClassification",
+    .prefix = "transformer.",
+    .switches = mpt_switches,
+    .keys = mpt_keys,
+    .rows = mpt_rows,
+    .read = read_mpt,
+    .write = write_mpt,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
 };

@@ -8,10 +8,8 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text biogpt gpt-sw3 mellum minicpm3 mpt openai-gpt",
+    {"aria_text biogpt gpt-sw3 mellum minicpm3 openai-gpt",
      "a table of its keys and tensors, whose operations are known"},
-    {"codegen",
-     "a table of its keys and tensors, whose queries, values and keys lie in four parts"},
     {"deepseek_vl lighton_ocr qianfan_ocr shieldgemma2",
      "a table of its keys and tensors, whose encoder and decoder are known"},
     {"cosmos3_omni", "a table of its files, which also hold a part that makes pictures"},
@@ -21,7 +19,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"jamba zamba", "selective state spaces (Mamba) mixed with attention"},
     {"zamba2", "state space layers (SSD) mixed with attention whose blocks layers share"},
     {"nemotron_h_omni", "state space layers (SSD) mixed with attention, and an encoder of sound"},
-    {"olmo_hybrid", "a scan with a gated delta rule that writes up to twice"},
     {"minicpm_ocr minicpmv4_6 minicpmv4_7",
      "a scan with a gated delta rule mixed with attention, and an encoder that merges by windows"},
     {"bailing_hybrid", "a scan with a delta rule whose gates are per channel"},
@@ -69,7 +66,6 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"cohere2_moe", "experts in a parallel block, whose sum with shared ones may be an average"},
     {"gpt_neox_japanese", "a bias of attention in the last layer alone"},
     {"kolibri1", "a router that selects by logits and biases and weighs by sigmoids"},
-    {"nanochat olmo", "norms without weights"},
     {"phimoe", "the routing of SparseMixer"},
     {"ctrl xglm", "positions that are sines"},
     {"xlm", "positions that are sines or learned, and embeddings of languages"},

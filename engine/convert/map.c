@@ -65,6 +65,15 @@ static int64_t rows_of(const struct lf_map_ours *o)
 
 /* ---- conditions ---- */
 
+#define OF_LAYER "mixer" /* not a key, but the letter of a layer */
+
+/* Does what `when` says of the mixer hold for a layer? */
+static bool holds_in(const char *when, const lf_model_config *c, int64_t layer)
+{
+    const char *at = when ? strstr(when, OF_LAYER "=") : NULL;
+    return !at || lf_model_layer_mixer(c, layer) == at[strlen(OF_LAYER "=")];
+}
+
 bool lf_map_when(const char *when, const lf_model_config *c)
 {
     bool holds = true;
@@ -78,7 +87,7 @@ bool lf_map_when(const char *when, const lf_model_config *c)
             LF_BUG("condition '%s'", when);
         bool unequal = eq > cond && eq[-1] == '!';
         eq[unequal ? -1 : 0] = 0;
-        holds = lf_model_config_is(c, cond, eq + 1) != unequal;
+        holds = strcmp(cond, OF_LAYER) == 0 || lf_model_config_is(c, cond, eq + 1) != unequal;
         p += n + strspn(p + n, " ");
     }
     return holds;
@@ -517,7 +526,8 @@ static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_f
     const int64_t rows = heads ? in->heads : layers ? in->layers : 1;
     int rc = name ? 0 : LF_ENOMEM;
     for (int64_t l = 0; l < rows && rc == 0; l++)
-        for (int64_t e = 0; e < (each ? in->experts : 1) && rc == 0; e++)
+        for (int64_t e = 0;
+             holds_in(row->when, in->config, l) && e < (each ? in->experts : 1) && rc == 0; e++)
             for (int p = 0; p < (params ? 2 : 1) && rc == 0; p++)
                 rc = add_item(m, row, name,
                               &(struct place){in, l, e, heads ? l : 0, params ? both[p] : NULL},

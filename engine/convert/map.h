@@ -14,7 +14,8 @@
  * not declared (no biases, a dense layer) stands for nothing, so one table covers all variants of a
  * family.
  * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
- * compares keys of [model] (engine/model/config.h) in their canonical text.
+ * compares keys of [model] (engine/model/config.h) in their canonical text. "mixer=f" is about the
+ * letter of layer {L}, where the layers of a model have other names by what they mix.
  *
  * In the kinds our tensors are matrices [out, in]; a bias is a column:
  *

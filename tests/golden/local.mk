@@ -126,6 +126,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/vaultgemma \
   tests/golden/families/xlm-roberta \
   tests/golden/families/llama4 \
+  tests/golden/families/codegen \
+  tests/golden/families/mpt \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-neox \
@@ -143,6 +145,9 @@ FAMILY_GOLDENS = \
   tests/golden/families/internlm2 \
   tests/golden/families/internlm3 \
   tests/golden/families/jais2 \
+  tests/golden/families/olmo \
+  tests/golden/families/nanochat \
+  tests/golden/families/olmo-hybrid \
   tests/golden/families/kimi-linear \
   tests/golden/families/lfm2 \
   tests/golden/families/lfm2-bias \

@@ -66,6 +66,15 @@ family("gpt-j-tied", architectures=["GPTJForCausalLM"], model_type="gptj", activ
        bos_token_id=39, embd_pdrop=0.0, eos_token_id=39, initializer_range=0.02, layer_norm_epsilon=1e-5, n_embd=C, n_head=2,
        n_inner=None, n_layer=L, n_positions=P, resid_pdrop=0.0, rotary=True, rotary_dim=4, scale_attn_weights=True,
        tie_word_embeddings=True, use_cache=True, vocab_size=V)
+family("codegen", architectures=["CodeGenForCausalLM"], model_type="codegen", activation_function="gelu_new", attn_pdrop=0.0, bos_token_id=1,
+       embd_pdrop=0.0, eos_token_id=1, gradient_checkpointing=False, initializer_range=0.02, layer_norm_epsilon=1e-5, n_ctx=P, n_embd=C, n_head=4,
+       n_inner=24, n_layer=L, n_positions=P, resid_pdrop=0.0, rotary_dim=4, scale_attn_weights=True, tie_word_embeddings=False, use_cache=True,
+       vocab_size=24)
+family("mpt", architectures=["MptForCausalLM"], model_type="mpt", d_model=12, n_heads=3, n_layers=L, expansion_ratio=4, max_seq_len=P, vocab_size=24,
+       resid_pdrop=0, emb_pdrop=0, learned_pos_emb=True, init_device="cpu", logit_scale=None, no_bias=True, embedding_fraction=1.0, verbose=0,
+       norm_type="low_precision_layernorm", use_cache=False, initializer_range=0.02, layer_norm_epsilon=1e-5,
+       attn_config=dict(alibi=True, alibi_bias_max=8, attn_impl="torch", attn_pdrop=0, attn_type="multihead_attention", attn_uses_sequence_id=False,
+                        clip_qkv=None, prefix_lm=False, qk_ln=False, softmax_scale=None))
 family("starcoder2", architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", activation_function="gelu",
        attention_dropout=0.1, residual_dropout=0.1, embedding_dropout=0.1, attention_softmax_in_fp32=True, bos_token_id=0, eos_token_id=0,
        hidden_act="gelu_pytorch_tanh", hidden_size=C, initializer_range=0.018, intermediate_size=36, layer_norm_epsilon=1e-5,
@@ -106,6 +115,9 @@ family("cwm", _seed=2, **llama_like("cwm", "CwmForCausalLM", head_dim=D, num_hid
                           pretraining_tp=1, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
                           rope_scaling=dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                             original_max_position_embeddings=32)))
+family("olmo", **llama_like("olmo", "OlmoForCausalLM", rms_norm_eps=..., attention_bias=False, clip_qkv=None, pad_token_id=0, vocab_size=24, intermediate_size=12, num_hidden_layers=3))
+family("nanochat", **llama_like("nanochat", "NanoChatForCausalLM", hidden_act="relu2", rms_norm_eps=1e-6, attention_bias=False, pad_token_id=0, vocab_size=24, intermediate_size=12, num_hidden_layers=3,
+                                final_logit_softcapping=4.0, rope_theta=..., rope_parameters=dict(rope_type="default", rope_theta=100.0)))
 family("llama-linear", **llama_like("llama", "LlamaForCausalLM", num_attention_heads=2, num_key_value_heads=2, rope_theta=100000.0,
                                     rope_scaling=dict(type="linear", factor=4.0)))
 family("llama3.1", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_theta=100.0, rope_scaling=dict(
@@ -403,6 +415,12 @@ family("qwen3.5", _seed=4, **llama_like("qwen3_5_text", "Qwen3_5ForCausalLM", **
 family("qwen3.5-moe", _seed=3, **llama_like(
     "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", **dict(DELTA, **MROPE), hidden_size=12, intermediate_size=..., moe_intermediate_size=8,
     shared_expert_intermediate_size=10, num_experts=4, num_experts_per_tok=2, output_router_logits=False, router_aux_loss_coef=0.001))
+# transformers writes the filters of queries, keys and values as three tensors of one size, whatever theirs are: here they have one.
+OLMO_HYBRID = {k: v for k, v in DELTA.items() if k not in ("head_dim", "partial_rotary_factor", "rope_scaling", "linear_value_head_dim")}
+family("olmo-hybrid", _published={"layers.1.feedforward_layer_norm": "layers.1.post_attention_layernorm"}, _seed=11, **llama_like(
+    "olmo_hybrid", "OlmoHybridForCausalLM", **OLMO_HYBRID, hidden_size=12, linear_value_head_dim=3, intermediate_size=10, vocab_size=24, rope_theta=...,
+    rope_parameters=dict(rope_type="default", rope_theta=None), linear_allow_neg_eigval=True, linear_a_log_min=0.0, linear_a_log_max=16.0,
+    linear_dt_min=0.001, linear_dt_max=0.1, linear_dt_init_floor=1e-4, pad_token_id=0))
 LFM2 = dict(_T=70, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=3, hidden_act=..., rms_norm_eps=..., norm_eps=1e-5,
             tie_word_embeddings=..., attention_dropout=..., max_position_embeddings=96, conv_L_cache=3, conv_bias=False, pad_token_id=0,
             rope_theta=10000.0)

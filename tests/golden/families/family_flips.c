@@ -23,6 +23,7 @@ static const struct {
     {"norm=rms norm_bias=no", "norm=layer"},
     {"norm=layer", "norm=rms"},
     {"norm_bias!", "norm=layer"},
+    {"norm_weight=no", NULL},
     {"norm_eps*3000", "norm_eps!=1e-12"}, /* f32 does not see so little */
     {"norm_offset=1", "norm_offset=0"},
     {"norm_offset=0", "norm_offset=1"},
@@ -37,6 +38,7 @@ static const struct {
     {"block=sandwich", "parallel_block=no"},
     {"block=alpha", "parallel_block=no"},
     {"block=out", "parallel_block=no"},
+    {"block=out_attention", "parallel_block=no"},
     {"residual_scale*1.05",
      "block!=post residual_factors="}, /* a norm over the sum hides some of it */
     {"residual_alpha*1.05", "block=alpha residual_factors="},
@@ -62,6 +64,7 @@ static const struct {
     {"rope_fraction=0.5", "position=rope"},
     {"rope_fraction=1", "position=rope"},
     {"rope_interleaved!", "position=rope layer_positions!=n*"},
+    {"rope_backwards!", "position=rope layer_positions!=n*"},
     {"rope_scaling=none rope_factor=1", "rope_scaling=linear"},
     {"rope_scaling=none rope_factor=1", "rope_scaling=llama3"},
     {"rope_scaling=none rope_factor=1", "rope_scaling=yarn"},
@@ -168,6 +171,8 @@ static const struct {
     {"scan_step_min=0", "scan_heads!=0"},
     {"scan_step_max=0.5", "scan_heads!=0"},
     {"scan_step_max=0", "scan_heads!=0"},
+    {"scan_strength=1", "scan_heads!=0"},
+    {"scan_strength=1.9", "scan_heads!=0"},
     {"scan_scales=0.9,1.1,1.2,0.8,1.4", "scan_heads!=0"},
     {"scan_scales=0.9,1.1,1.2,0.8,1", "scan_scales=0.9,1.1,1.2,0.8,1.4"},
     {"scan_scales=1.1,0.9,1.2,0.8,1.4", "scan_scales=0.9,1.1,1.2,0.8,1.4"},
@@ -176,7 +181,7 @@ static const struct {
     {"scan_in_scale*1.05", "scan_heads!=0"},
     {"scan_out_scale*1.05", "scan_heads!=0"},
     {"attn_in_scale*1.05", "scan_heads!=0 heads!=0 qk_norm=no"},
-    {"attn_out_scale*1.05", "scan_heads!=0 heads!=0"},
+    {"attn_out_scale*1.05", "scan_heads!=0 heads!=0 block!=out_attention"},
     /* embedding and head */
     {"embed_scale*1.01", "embed_norm=no block!=alpha"}, /* a norm right behind it hides it */
     {"embed_dim=0", NULL},
