@@ -63,8 +63,8 @@ struct lf_k_conv_bwd {
  * g is the logarithm of the decay and never above 0; g and beta are f32, [R, H W] and [R, H].
  * low = 0 and high = INFINITY cut nothing; where s is cut no gradient flows.
  * (b NULL: Mamba-2, Dao and Gu 2024, whose step dt is beta. Else Gated DeltaNet, Yang et al. 2024;
- * with W > 1 Kimi Delta Attention, 2025. strength is 1, or 2, with which a state may change its sign
- * along a key: Grazzi et al. 2024.) */
+ * with W > 1 Kimi Delta Attention, 2025. strength is 1, or 2, with which a state may change its
+ * sign along a key: Grazzi et al. 2024.) */
 struct lf_k_scan_gate_fwd {
     int64_t rows, heads, width, lda, ldb;
     const void *a, *b;

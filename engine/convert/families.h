@@ -26,8 +26,8 @@ extern const struct lf_hf_family lf_hf_seed_oss, lf_hf_ernie, lf_hf_nemotron, lf
 extern const struct lf_hf_family lf_hf_granite, lf_hf_granite_moe, lf_hf_cohere;
 extern const struct lf_hf_family lf_hf_mamba2, lf_hf_bamba, lf_hf_granite_hybrid, lf_hf_nemotron_h,
     lf_hf_falcon_h1;
-extern const struct lf_hf_family lf_hf_olmo2, lf_hf_olmo3, lf_hf_olmoe,
-    lf_hf_olmo_hybrid, lf_hf_olmo, lf_hf_nanochat;
+extern const struct lf_hf_family lf_hf_olmo2, lf_hf_olmo3, lf_hf_olmoe, lf_hf_olmo_hybrid,
+    lf_hf_olmo, lf_hf_nanochat;
 extern const struct lf_hf_family lf_hf_smollm3, lf_hf_cohere2, lf_hf_exaone4;
 extern const struct lf_hf_family lf_hf_exaone_moe, lf_hf_clova;
 extern const struct lf_hf_family lf_hf_arcee, lf_hf_apertus, lf_hf_jais2, lf_hf_helium,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * OLMo 2 and 3, OLMoE, FlexOlmo: norms behind the branches, one norm over all heads of queries and
- * of keys. OLMo: norms without weights before the branches. OLMo Hybrid: scans of the delta rule among that, with norms before theirs.
+ * of keys. OLMo: norms without weights before the branches. OLMo Hybrid: scans of the delta rule
+ * among attention as in OLMo 2, with norms before theirs.
  */
 #include <math.h>
 
