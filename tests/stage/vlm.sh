@@ -143,7 +143,7 @@ for model in llava qwen2.5-vl gemma3; do
 done
 
 # --- others: what the first two do not have, in generation and in training ---
-for model in qwen3-vl-moe qwen3.5-vl qwen3.5-vl-moe idefics3 mistral3; do
+for model in qwen3-vl qwen3-vl-moe qwen3.5-vl qwen3.5-vl-moe idefics3 mistral3 vipllava; do
     must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
     must "$stages/lf-tokenize" --tokenizer "$golden/$model" --processor "$golden/$model" --shape auto --media-dir "$images" \
         --valid-fraction 0 --out "$dir/$model.tok" "$golden/train.json"
@@ -162,7 +162,7 @@ for model in qwen3-vl-moe qwen3.5-vl qwen3.5-vl-moe idefics3 mistral3; do
 done
 
 # --- and those whose generation vlm_generate.sh compares ---
-for model in paligemma internvl; do
+for model in paligemma paligemma2 internvl; do
     # InternVL's tiles take more than a row
     rows=$golden/train.json batch=2
     [ $model = internvl ] || rows=$golden/paligemma/train.jsonl batch=1
@@ -171,7 +171,10 @@ for model in paligemma internvl; do
         --valid-fraction 0 --out "$dir/$model.tok" "$rows"
     ini $model >"$dir/run.ini"
     sft $model.plain --max-patches 1024 --batch $batch
-    as_reference $model.plain $model 1e-5
+    # the caps of Gemma 2 make more of roundings: 9.8e-6 at the last step here
+    near=1e-5
+    [ $model != paligemma2 ] || near=2e-5
+    as_reference $model.plain $model $near
     ok $? "$model: 20 steps of fine-tuning as in transformers"
 done
 
@@ -327,4 +330,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 98
+finish 105

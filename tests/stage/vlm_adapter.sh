@@ -131,6 +131,11 @@ E2
     else
         skip_some 4 "ranks cannot be started here"
     fi
+    emulated_gpu
+    wet $model.wet.gpu --device cuda --steps 2
+    near_losses $model.wet.gpu $model.wet 1e-4 2
+    ok $? "$model: ... and a GPU drops the same"
+    unset LF_CUDA_DRIVER LF_CUBLASLT
 done
 # encoder alone: without decoder layers among the targets
 sed -i '/^lora_targets/s/q$/vision.layers.0.attn.o.weight/; /^    /d' "$dir/run.ini"
@@ -147,4 +152,4 @@ near_losses given beside 1e-5 4
 ok $? "dropout of a projector whose encoder's rows are given"
 sft bad --features "$dir/eyes/features"
 says "features are those of an encoder that is not trained" "features of the encoder without it"
-finish 36
+finish 38

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# PaliGemma, where the tokens of a prompt see each other, and InternVL, which cuts pictures into tiles: greedy generation with the
+# PaliGemma and PaliGemma 2, where the tokens of a prompt see each other, and InternVL, which cuts pictures into tiles: greedy generation with the
 # tokens of transformers, in the order of one batch or another, and the export of what came in (tests/golden/vlm/make_run.py).
 . "$LF_SRCDIR/tests/stage/lib.sh"
 golden=$LF_SRCDIR/tests/golden/vlm/run
@@ -16,7 +16,7 @@ generate() { # generate NAME ARGS...
 }
 ids() { sed 's/.*"token_ids":\[\([0-9,]*\)\].*/\1/; s/,/ /g' "$dir/$1/text/out.jsonl"; }
 keys() { sed -n 's/^ *"\([a-z_]*\)": .*/\1/p' "$1" | sort -u; }
-for model in paligemma internvl; do
+for model in paligemma paligemma2 internvl; do
     prompts=$golden/prompts.jsonl
     [ $model = internvl ] || prompts=$golden/paligemma/prompts.jsonl
     must "$stages/lf-convert" --from "$golden/$model" --out "$dir/$model" --verify none
@@ -59,4 +59,4 @@ generate bad
 says "base64" "a data: URL that is damaged"
 [ "$(wc -c <"$dir/err")" -lt 400 ]
 ok $? "which is not printed whole"
-finish 17
+finish 23

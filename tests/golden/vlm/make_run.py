@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/golden/vlm/run: for each model a folder as transformers publishes it (weights, tokenizer,
 processor, chat template), rows to train on, prompts, and what transformers does with them in f64: the
-tokens of greedy generation and the losses of 20 AdamW steps over all rows at once. Of paligemma and
+tokens of greedy generation and the losses of 20 AdamW steps over all rows at once. Of the paligemmas and
 internvl there are the tokens alone, and the prompts of paligemma, which has no chat template.
 
     make_run.py IMAGES OUT [MODEL ...]     IMAGES: tests/golden/media/images
@@ -91,6 +91,10 @@ def qwen_processor(fast, chat):
                                   chat_template=chat)
 
 
+SEEDS = {"paligemma2": 11}  # with which make_scores.py sees another mask; of others 3 and on
+PALI_SIDE = {"paligemma": 5, "paligemma2": 4}  # patches of 4 x 4 pixels in a row of a picture
+
+
 def paligemma(ids):
     config = tf.PaliGemmaConfig(
         vision_config=dict(model_type="siglip_vision_model", hidden_size=32, intermediate_size=48,
@@ -101,12 +105,13 @@ def paligemma(ids):
     return tf.PaliGemmaForConditionalGeneration(config), "<image>"
 
 
-def paligemma_processor(fast, chat):
+def paligemma_processor(fast, chat, name="paligemma"):
     fast.bos_token = "<user>"  # there is no room for another token
     fast.image_token, fast.image_token_id = "<image>", SPECIAL_ID["<image>"]
     fast.add_tokens = lambda tokens: 0  # those of places and segments
-    pictures = tf.SiglipImageProcessor(size={"height": 20, "width": 20})
-    pictures.image_seq_length = 25
+    side = 4 * PALI_SIDE[name]
+    pictures = tf.SiglipImageProcessor(size={"height": side, "width": side})
+    pictures.image_seq_length = PALI_SIDE[name] ** 2
     return tf.PaliGemmaProcessor(pictures, fast)
 
 
@@ -293,6 +298,51 @@ def pixtral_processor(fast, chat):
     return tf.PixtralProcessor(pictures, fast, patch_size=4, spatial_merge_size=1, chat_template=chat)
 
 
+MORE.update({"qwen3-vl": [], "vipllava": []})
+
+
+def qwen3(ids):
+    config = tf.Qwen3VLConfig(
+        vision_config=dict(hidden_size=16, intermediate_size=24, depth=2, num_heads=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2, out_hidden_size=16, num_position_embeddings=16,
+                           deepstack_visual_indexes=[1]),
+        text_config=dict(**SMALL, head_dim=8, rope_parameters={
+            "rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True, "rope_theta": 10000.0},
+            tie_word_embeddings=False),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"], tie_word_embeddings=False,
+        vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"])
+    return tf.Qwen3VLForConditionalGeneration(config), "<|vision_start|><|image_pad|><|vision_end|>"
+
+
+def vipllava(ids):
+    config = tf.VipLlavaConfig(
+        vision_config=tf.CLIPVisionConfig(**VISION, num_hidden_layers=3, image_size=16, projection_dim=16),
+        text_config=tf.LlamaConfig(**SMALL), image_token_index=ids["<image>"], image_seq_length=16,
+        vision_feature_layers=[-2, -3, 1], tie_word_embeddings=False)
+    return tf.VipLlavaForConditionalGeneration(config), "<image>"
+
+
+def vipllava_processor(fast, chat):
+    fast.image_token = "<image>"
+    pictures = tf.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    return tf.LlavaProcessor(pictures, fast, patch_size=4, vision_feature_select_strategy="default",
+                             chat_template=chat, image_token="<image>", num_additional_image_tokens=1)
+
+
+def paligemma2(ids):
+    config = tf.PaliGemmaConfig(
+        vision_config=dict(VISION, model_type="siglip_vision_model", num_hidden_layers=2, image_size=16, projection_dim=16,
+                           vision_use_head=False),
+        text_config=dict(SMALL, model_type="gemma2", head_dim=8, query_pre_attn_scalar=12, sliding_window=7,
+                         attn_logit_softcapping=5.0, final_logit_softcapping=6.0),
+        image_token_index=ids["<image>"], projection_dim=16, hidden_size=16)
+    return tf.PaliGemmaForConditionalGeneration(config), "<image>"
+
+
+def paligemma2_processor(fast, chat):
+    return paligemma_processor(fast, chat, "paligemma2")
+
+
 def heat(model):
     """Weights so large that a mistake anywhere shows."""
     with torch.no_grad():
@@ -377,7 +427,9 @@ def main():
                              ("qwen3.5-vl-moe", qwen35_moe, qwen_moe_processor),
                              ("idefics3", idefics, idefics_processor), ("mistral3", mistral, mistral_processor),
                              ("llava-next", llava_next, llava_next_processor), ("llava-onevision", onevision, onevision_processor),
-                             ("qwen2-vl", qwen2, qwen2_processor), ("pixtral", pixtral, pixtral_processor)):
+                             ("qwen2-vl", qwen2, qwen2_processor), ("pixtral", pixtral, pixtral_processor),
+                             ("qwen3-vl", qwen3, qwen_moe_processor), ("vipllava", vipllava, vipllava_processor),
+                             ("paligemma2", paligemma2, paligemma2_processor)):
         if ONLY and name not in ONLY:
             continue
         more = MORE.get(name, [])
@@ -387,7 +439,7 @@ def main():
                                           pad_token="<|endoftext|>",
                                           **({"extra_special_tokens": NAMED[name]} if name in NAMED
                                              else {"additional_special_tokens": SPECIAL[1:] + more}))
-        out, end, said, seed = f"{OUT}/{name}", SPECIAL_ID["<|endoftext|>"], None, 3
+        out, end, said, seed = f"{OUT}/{name}", SPECIAL_ID["<|endoftext|>"], None, SEEDS.get(name, 3)
         os.makedirs(out, exist_ok=True)
         while not said:  # the first seed whose generation does not hang on a rounding
             torch.manual_seed(seed)
@@ -397,7 +449,7 @@ def main():
             model.generation_config = tf.GenerationConfig(eos_token_id=end, pad_token_id=end)
             model.float().save_pretrained(out)
             model.double()
-            if name != "paligemma":
+            if not name.startswith("paligemma"):
                 fast.chat_template = template(mark)
             processor = pack(fast, fast.chat_template)
             said = generate(model.eval(), processor, fast)
@@ -405,7 +457,7 @@ def main():
         with open(f"{out}/generated", "w") as f:
             f.writelines(" ".join(map(str, tokens)) + "\n" for tokens in said)
         os.chmod(f"{out}/model.safetensors", 0o644)
-        if name in ("paligemma", "internvl"):
+        if name in ("paligemma", "paligemma2", "internvl"):
             continue
         model.train()
         # its scans are f32 otherwise, and twenty steps tell

@@ -8,7 +8,7 @@ one for each choice. What is summed is what lf-eval scores:
                 of PaliGemma, whose prompts see each other, the answer alone, with nothing in front
     choices     the tokens of the choice and of the white space before it, behind the context
 
-and the losses of 20 AdamW steps of PaliGemma and InternVL over all rows at once (`losses`; PaliGemma's rows: train.jsonl).
+and the losses of 20 AdamW steps of PaliGemma, PaliGemma 2 and InternVL over all rows at once (`losses`; PaliGemma's rows: train.jsonl).
 
     make_scores.py IMAGES RUN [MODEL ...]     IMAGES: tests/golden/media/images, RUN: tests/golden/vlm/run
     make_scores.py IMAGES RUN MODEL=ADAPTER   prints them with an adapter that lf-convert wrote for PEFT (peft 0.21.2), and writes nothing
@@ -40,23 +40,25 @@ END = "<|endoftext|>"
 PALI_CHOICES = [("rgb8.png", "What?", [" A cat" + END, " A dog"]), ("444.jpg", "Which animal?", ["  dog and cat" + END, "  x"])]
 CHOICES = [(name, "A or B?", [" A", " B"]) for name in ("rgb8.png", "444.jpg", "rgb8.png")]
 OTHER = {"rgb8.png": "444.jpg", "444.jpg": "rgb8.png", "rgba8.png": "444.jpg", "420.jpg": "rgb8.png"}
-MARKS = {"gemma3": "<|vision_start|>", "llava": "<image>", "paligemma": "<image>"}  # of a picture in a text; others: that of the Qwens
+MARKS = {"gemma3": "<|vision_start|>", "llava": "<image>", "paligemma": "<image>", "paligemma2": "<image>"}  # of a picture in a text; others: that of the Qwens
 QWEN_MARK = "<|image_pad|>"
-SCANS = {"qwen3.5-vl": tf.Qwen3_5ForConditionalGeneration}  # which are f32 otherwise
+# of which scans, or norms and probabilities, are f32 otherwise, and twenty steps tell
+WHOLE = {"qwen3.5-vl": [tf.Qwen3_5ForConditionalGeneration], "paligemma2": [tf.Gemma2ForCausalLM, tf.SiglipVisionModel]}
 
 
 class Texts:
     def __init__(self, name, adapter):
         path = f"{RUN}/{name}"
-        self.name = name
+        self.name, self.pali = name, name.startswith("paligemma")
         self.model = tf.AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float64, experts_implementation="eager").eval()
         # as the file has it: that of the model's class would drop blanks
         self.fast = tf.PreTrainedTokenizerFast.from_pretrained(path)
-        if name == "paligemma":  # as make_run.py made it
+        if self.pali:  # as make_run.py made it
             self.fast.image_token, self.fast.image_token_id = "<image>", self.fast.convert_tokens_to_ids("<image>")
             self.fast.add_tokens = lambda tokens: 0
             pictures = tf.SiglipImageProcessor.from_pretrained(path)
-            pictures.image_seq_length = 25
+            eyes = self.model.config.vision_config
+            pictures.image_seq_length = (eyes.image_size // eyes.patch_size) ** 2
             self.processor = tf.PaliGemmaProcessor(pictures, self.fast)
         else:
             self.processor = tf.AutoProcessor.from_pretrained(path)
@@ -82,7 +84,7 @@ class Texts:
         """Of each token from `first` on that stands for no picture."""
         ids = e["input_ids"][0]
         picture = ids == self.image
-        if self.name == "paligemma":
+        if self.pali:
             e["token_type_ids"] = (torch.arange(len(ids)) >= (0 if self.masked else first)).long()[None]
         elif self.name == "gemma3":
             e["token_type_ids"] = (picture & (not self.masked)).long()[None]
@@ -108,14 +110,14 @@ class Texts:
 
     def document(self, row):
         picture, text, answer = row
-        if self.name == "paligemma":
+        if self.pali:
             return self.sum(*self.behind(self.prompt(picture, "<image>" + text), self.ids(answer + END)))
         e = self.turns(row, True)
         return self.sum(e | {"input_ids": torch.cat([self.ids(END)[None], e["input_ids"]], 1)}, 1)
 
     def trained(self, row):
         """Inputs, and where the answer begins."""
-        if self.name == "paligemma":
+        if self.pali:
             return self.behind(self.prompt(row[0], "<image>" + row[1]), self.ids(row[2] + END))
         return self.turns(row, True), self.turns(row, False)["input_ids"].shape[1]
 
@@ -126,7 +128,7 @@ class Texts:
 
 
 def scores(t):
-    pali = t.name == "paligemma"
+    pali = t.pali
     documents = [t.document(r) for r in (ANSWERS if pali else ROWS)]
     choices = [x for r in (PALI_CHOICES if pali else CHOICES) for x in t.choices(r)]
     return documents, choices
@@ -134,11 +136,11 @@ def scores(t):
 
 def check(t, was):
     """Would another picture be noticed, and another mask?"""
-    rows = ANSWERS if t.name == "paligemma" else ROWS
+    rows = ANSWERS if t.pali else ROWS
     for row, x in zip(rows, was):
         if row[0]:
             assert abs(t.document((OTHER[row[0]], *row[1:])) - x) > 1e-3, (t.name, row)
-    if t.name in ("paligemma", "gemma3"):
+    if t.pali or t.name == "gemma3":
         t.masked = True
         apart = [abs(t.document(r) - x) for r, x in zip(rows, was) if r[0]]
         t.masked = False
@@ -146,7 +148,7 @@ def check(t, was):
 
 
 def losses(t):
-    rows = [t.trained(r) for r in ROWS if r[0] or t.name != "paligemma"]
+    rows = [t.trained(r) for r in ROWS if r[0] or not t.pali]
     # PyTorch gives the embedding of pad_token_id no gradient, and Gemma's class takes 0, a blank, for it
     t.model.get_input_embeddings().padding_idx = None
     t.model.train()
@@ -172,21 +174,21 @@ def main():
     with open(f"{RUN}/paligemma/train.jsonl", "w") as f:
         for picture, text, answer in (r for r in ROWS if r[0]):
             f.write(json.dumps({"images": [picture], "prompt": "<image>" + text, "completion": answer}) + "\n")
-    for arg in ONLY or ("paligemma", "gemma3", "llava", "qwen2.5-vl", "qwen3.5-vl", "internvl"):
+    for arg in ONLY or ("paligemma", "paligemma2", "gemma3", "llava", "qwen2.5-vl", "qwen3.5-vl", "internvl"):
         name, _, adapter = arg.partition("=")
-        with Double(SCANS[name]) if name in SCANS else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            for cls in WHOLE.get(name, []):
+                stack.enter_context(Double(cls))
             t = Texts(name, adapter)
             documents, choices = scores(t)
             check(t, documents)
+            if name in ("paligemma", "paligemma2", "internvl") and not adapter:
+                with open(f"{RUN}/{name}/losses", "w") as f:
+                    f.writelines(f"{loss:.9f}\n" for loss in losses(t))
         torch.set_default_dtype(torch.float64)
         print(name, documents, choices)
-        if adapter:
-            continue
-        if name != "internvl":
+        if name not in ("paligemma2", "internvl") and not adapter:
             write_scores(name, documents, choices)
-        if name in ("paligemma", "internvl"):
-            with open(f"{RUN}/{name}/losses", "w") as f:
-                f.writelines(f"{loss:.9f}\n" for loss in losses(t))
 
 
 main()
