@@ -271,11 +271,14 @@ static int read_hybrid_scan(lf_hf_reader *r, lf_model_config *c, lf_err *err)
  * of the class. */
 static int read_hybrid_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    json_t *params = json_object_get(r->o, "rope_parameters");
-    if (!json_object_size(params))
-        params = json_object_get(r->o, "rope_scaling");
-    json_t *theta = json_object_get(params, "rope_theta");
+    json_t *params = json_object_get(r->o, "rope_parameters"),
+           *scaling = json_object_get(r->o, "rope_scaling"),
+           *first = json_object_size(scaling) ? scaling : params, /* in the class, too */
+               *theta = json_object_get(first, "rope_theta");
     const bool turns = !json_is_null(theta ? theta : json_object_get(r->o, "rope_theta"));
+    if (!turns && first != params && json_object_size(params) && !json_equal(params, scaling))
+        return lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things",
+                       r->path);
     int rc = lf_hf_set(r, c, "rope_theta", "position", turns ? "rope" : "none", err);
     if (rc != 0 || turns)
         return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
