@@ -171,8 +171,9 @@ static const struct {
     {"scan_step_min=0", "scan_heads!=0"},
     {"scan_step_max=0.5", "scan_heads!=0"},
     {"scan_step_max=0", "scan_heads!=0"},
-    {"scan_strength=1", "scan_heads!=0"},
-    {"scan_strength=1.9", "scan_heads!=0"},
+    {"scan_strength=1", "layer_mixers=gf"}, /* others write by their step, or evenly */
+    {"scan_strength=1.9", "layer_mixers=gf"},
+    {"scan_strength=1.9", "layer_mixers=kf"},
     {"scan_scales=0.9,1.1,1.2,0.8,1.4", "scan_heads!=0"},
     {"scan_scales=0.9,1.1,1.2,0.8,1", "scan_scales=0.9,1.1,1.2,0.8,1.4"},
     {"scan_scales=1.1,0.9,1.2,0.8,1.4", "scan_scales=0.9,1.1,1.2,0.8,1.4"},
