@@ -15,6 +15,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -73,9 +74,15 @@ static enum lf_isa best_avx(void)
     return LF_ISA_AVX512BF16;
 }
 
+/* Asked once: a processor does not change, and where a hypervisor answers, each of the questions
+ * takes some 25 us. */
 static unsigned processor_sets(void)
 {
-    return (2u << best_avx()) - 1;
+    static atomic_uint found;
+    unsigned sets = atomic_load_explicit(&found, memory_order_relaxed);
+    if (!sets)
+        atomic_store_explicit(&found, sets = (2u << best_avx()) - 1, memory_order_relaxed);
+    return sets;
 }
 #elif defined(__aarch64__) && defined(__linux__)
 /* Bits as Linux gives them to a process. Headers may be older than the names. */
