@@ -136,7 +136,24 @@ static double first_step(double g, const struct rig_bounds *b)
 struct side {
     const struct rig_seen *s;
     double clipped;
+    double typical[RIG_KINDS]; /* element of a kind, over all tensors */
 };
+
+/* Of an element, over all tensors. */
+static double typical(const struct rig_seen *s, enum rig_kind kind)
+{
+    double sum = 0, n = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct rig_tensor *t = &s->t[i];
+        if (!t->v[kind])
+            continue;
+        const double d =
+            kind == RIG_AFTER ? apart(t->v[kind], t->v[RIG_BEFORE], t->n) : norm(t->v[kind], t->n);
+        sum += d * d;
+        n += (double)t->n;
+    }
+    return n > 0 ? sqrt(sum / n) : 0;
+}
 
 static struct side side_of(const struct rig_seen *s, const struct rig_bounds *b)
 {
@@ -144,7 +161,10 @@ static struct side side_of(const struct rig_seen *s, const struct rig_bounds *b)
     for (int i = 0; s && i < s->n; i++)
         if (s->t[i].v[RIG_GRAD])
             sum += pow(norm(s->t[i].v[RIG_GRAD], s->t[i].n), 2);
-    return (struct side){s, sum > 0 ? fmin(s->norm[0], b->clip) / sqrt(sum) : 0};
+    struct side of = {s, sum > 0 ? fmin(s->norm[0], b->clip) / sqrt(sum) : 0, {0}};
+    for (int kind = RIG_GRAD; s && kind <= RIG_V; kind++)
+        of.typical[kind] = typical(s, (enum rig_kind)kind);
+    return of;
 }
 
 /* How far the weights of tensor i are apart, less what follows in the first step from gradients
@@ -167,22 +187,6 @@ static double apart_since(const struct side *one, const struct side *other, int 
     return sqrt(sum);
 }
 
-/* Of an element, over all tensors. */
-static double typical(const struct rig_seen *s, enum rig_kind kind)
-{
-    double sum = 0, n = 0;
-    for (int i = 0; i < s->n; i++) {
-        const struct rig_tensor *t = &s->t[i];
-        if (!t->v[kind])
-            continue;
-        const double d =
-            kind == RIG_AFTER ? apart(t->v[kind], t->v[RIG_BEFORE], t->n) : norm(t->v[kind], t->n);
-        sum += d * d;
-        n += (double)t->n;
-    }
-    return n > 0 ? sqrt(sum / n) : 0;
-}
-
 /* How far a tensor is from one rank's, relative to its norm or change; NaN where it has one. What
  * ranks measure of weights, such as magnitudes, begins apart by a rounding, and may stay so. A
  * number that all elements of a value share has a gradient whose terms may cancel to any small
@@ -193,7 +197,7 @@ static double distance(const struct side *one, const struct side *other, int i, 
     const struct rig_tensor *x = &one->s->t[i], *y = &other->s->t[i];
     const float *before = x->v[RIG_BEFORE], *v = x->v[kind];
     const bool changes = kind == RIG_AFTER;
-    const double noise = (x->n > 1 ? b->noise * sqrt((double)x->n) : 1) * typical(one->s, kind),
+    const double noise = (x->n > 1 ? b->noise * sqrt((double)x->n) : 1) * one->typical[kind],
                  size = (changes ? apart(v, before, x->n) : norm(v, x->n)) + noise;
     const double began = changes && y->v[RIG_BEFORE] ? apart(before, y->v[RIG_BEFORE], x->n) : 0,
                  d = (changes ? apart_since(one, other, i, b) : apart(v, y->v[kind], x->n)) - began;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNSET = COVER_ANY, TRIES = 30 };
+enum { UNSET = COVER_ANY, TRIES = 30, ROW = 40 };
 enum mark { OPEN, COVERED, REFUSED, ABSENT }; /* ABSENT: not of the values that are fixed */
 
 /* What has become of each pair. */
@@ -51,22 +51,35 @@ static int outlook(const struct table *t, const uint8_t *row, int s, int v)
     return n;
 }
 
+static int cost(const struct table *t, int s, int v)
+{
+    return t->c->cost[s][v] ? t->c->cost[s][v] : 1;
+}
+
+static double row_cost(const struct table *t, const uint8_t *row)
+{
+    double all = 1;
+    for (int s = 0; s < t->c->n; s++)
+        all *= cost(t, s, row[s]);
+    return all;
+}
+
 /* Sets the other switches, beginning with number `first`. false: one of them has no value that may
  * stand there. */
 static bool complete(const struct table *t, uint8_t *row, int first)
 {
     for (int k = 0; k < t->c->n; k++) {
         const int s = (first + k) % t->c->n;
-        int best = -1, most = -1;
+        int best = 0, most = -1;
         for (int i = 0; i < t->c->values[s] && row[s] == UNSET; i++) {
             const int v = (i + first) % t->c->values[s], g = gain(t, row, s, v),
                       score = g < 0 ? -1 : 1000 * g + outlook(t, row, s, v);
-            if (score > most) {
+            if (score > most || (score == most && score >= 0 && cost(t, s, v) < cost(t, s, best))) {
                 most = score;
                 best = v;
             }
         }
-        if (row[s] == UNSET && best < 0)
+        if (row[s] == UNSET && most < 0)
             return false;
         if (row[s] == UNSET)
             row[s] = (uint8_t)best;
@@ -83,18 +96,22 @@ static int worth(const struct table *t, const uint8_t *row)
     return n;
 }
 
-/* The best of some rows with this pair. */
+/* Of some rows with this pair the one with most new pairs for what it costs: that of ROW for a row,
+ * and of one for each time that it is dearer. */
 static bool make_row(const struct table *t, const struct cover_pair *p, uint8_t *out)
 {
-    int most = 0;
+    double most = 0;
     for (int k = 0; k < TRIES; k++) {
         uint8_t row[COVER_SWITCHES];
         memset(row, UNSET, sizeof row);
         row[p->a] = p->va;
         row[p->b] = p->vb;
-        if (!complete(t, row, (p->a + 7 * k) % t->c->n) || worth(t, row) <= most)
+        if (!complete(t, row, (p->a + 7 * k) % t->c->n))
             continue;
-        most = worth(t, row);
+        const double w = worth(t, row) / (ROW + row_cost(t, row));
+        if (w <= most)
+            continue;
+        most = w;
         memcpy(out, row, sizeof row);
     }
     return most > 0;

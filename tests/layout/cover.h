@@ -25,6 +25,9 @@ struct cover {
     const struct cover_pair *refused;
     size_t n_refused;
     const uint8_t *fixed; /* [n] the one value that a switch has, COVER_ANY: any; NULL: all any */
+    /* How many times as dear a row is with the value; 0: once. Of rows that would do, cheap ones
+     * are taken. */
+    uint8_t cost[COVER_SWITCHES][COVER_VALUES];
     int with; /* only pairs with one of the first so many switches have to stand there; 0: all */
 };
 /* Has a pair to stand in a row whose first switch is a? */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the transport share (local.h): ranks, their communicators, and the calls that
- * are under way. Only the rank whose turn it is touches any of it, so the one lock is that of the
- * turn.
+ * are under way. Only the rank whose turn it is touches any of it, so there is no lock.
  */
 #ifndef LF_TESTS_LAYOUT_LOCAL_PRIV_H
 #define LF_TESTS_LAYOUT_LOCAL_PRIV_H
 
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "engine/comm/comm_priv.h"
 #include "engine/comm/msg.h"
@@ -51,7 +51,7 @@ struct rank {
     struct world *w;
     int me;
     pthread_t thread;
-    pthread_cond_t called;
+    sem_t called; /* it is its turn */
     enum turn turn;
     const struct lf_comm_flight *awaits; /* what it waits for or asks about */
     uint64_t calls;
@@ -66,8 +66,6 @@ struct world {
     struct local_opts o;
     local_fn fn;
     void *user;
-    pthread_mutex_t lock;
-    int whose; /* turn */
     uint64_t draws;
     long quiet; /* turns since a call was begun or seen done */
     struct rank rank[LOCAL_RANKS];

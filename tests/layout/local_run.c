@@ -198,19 +198,20 @@ static int choose(struct world *w, int me)
     return next;
 }
 
+static void await_turn(struct rank *r)
+{
+    while (sem_wait(&r->called) != 0)
+        continue; /* a signal came between */
+}
+
 /* Gives the turn away and waits for the next one. */
 static void give_turn(struct rank *r)
 {
-    struct world *w = r->w;
-    const int next = choose(w, r->me);
+    const int next = choose(r->w, r->me);
     if (next == r->me)
         return;
-    pthread_mutex_lock(&w->lock);
-    w->whose = next;
-    pthread_cond_signal(&w->rank[next].called);
-    while (w->whose != r->me)
-        pthread_cond_wait(&r->called, &w->lock);
-    pthread_mutex_unlock(&w->lock);
+    sem_post(&r->w->rank[next].called);
+    await_turn(r);
 }
 
 void local_pause(struct rank *r, enum turn turn, const struct lf_comm_flight *f)
@@ -264,20 +265,13 @@ static void *run_rank(void *arg)
 {
     struct rank *r = arg;
     struct world *w = r->w;
-    pthread_mutex_lock(&w->lock);
-    while (w->whose != r->me)
-        pthread_cond_wait(&r->called, &w->lock);
-    pthread_mutex_unlock(&w->lock);
+    await_turn(r);
     r->rc = w->fn(w->user, r->comm, &r->err);
     lf_comm_destroy(r->comm);
     r->turn = ENDED;
     if (all_ended(w))
         return NULL;
-    const int next = choose(w, r->me);
-    pthread_mutex_lock(&w->lock);
-    w->whose = next;
-    pthread_cond_signal(&w->rank[next].called);
-    pthread_mutex_unlock(&w->lock);
+    sem_post(&w->rank[choose(w, r->me)].called);
     return NULL;
 }
 
@@ -285,7 +279,7 @@ static int open_ranks(struct world *w, lf_err *err)
 {
     for (int r = 0; r < w->o.ranks; r++) {
         w->rank[r] = (struct rank){.w = w, .me = r, .armed = w->o.plant.armed};
-        pthread_cond_init(&w->rank[r].called, NULL);
+        sem_init(&w->rank[r].called, 0, 0);
         if (!(w->rank[r].comm = world_comm(&w->rank[r], err)))
             return LF_ENOMEM;
     }
@@ -314,29 +308,23 @@ int local_run(const struct local_opts *o, local_fn fn, void *user, lf_err *err)
     struct world *w = lf_calloc(1, sizeof *w, err);
     if (!w)
         return LF_ENOMEM;
-    *w = (struct world){.o = *o, .fn = fn, .user = user, .whose = -1};
+    *w = (struct world){.o = *o, .fn = fn, .user = user};
     if (o->ranks < 1 || o->ranks > LOCAL_RANKS || (o->plant.fault == LOCAL_NO_WAIT && !o->late))
         LF_BUG("%d ranks, or a wait left out in calls that are not late", o->ranks);
-    pthread_mutex_init(&w->lock, NULL);
     int rc = open_ranks(w, err), made = 0;
     while (rc == 0 && made < o->ranks &&
            pthread_create(&w->rank[made].thread, NULL, run_rank, &w->rank[made]) == 0)
         made++;
     if (rc == 0 && made < o->ranks)
         LF_BUG("only %d of %d threads could be made", made, o->ranks);
-    if (rc == 0) {
-        pthread_mutex_lock(&w->lock);
-        w->whose = 0;
-        pthread_cond_signal(&w->rank[0].called);
-        pthread_mutex_unlock(&w->lock);
-    }
+    if (rc == 0)
+        sem_post(&w->rank[0].called);
     for (int r = 0; r < made; r++)
         pthread_join(w->rank[r].thread, NULL);
     if (rc == 0)
         rc = result(w, err);
-    pthread_mutex_destroy(&w->lock);
     for (int r = 0; r < o->ranks; r++)
-        pthread_cond_destroy(&w->rank[r].called);
+        sem_destroy(&w->rank[r].called);
     free(w);
     return rc;
 }

@@ -413,11 +413,23 @@ void sw_put(uint8_t *row, const char *text)
     row[s] = (uint8_t)v;
 }
 
+/* By how many ranks a layout with the value has more. */
+static uint8_t ranks_of(const struct sw_value *v)
+{
+    struct rig_case k = {.layout = {.ranks = 1}};
+    if (v->set)
+        v->set(&k, v->value);
+    return (uint8_t)rig_all_ranks(&k.layout);
+}
+
 struct cover sw_cover(struct cover_pair *pairs)
 {
     struct cover c = {.n = sw_n, .refused = pairs, .n_refused = sw_n_refusals};
     for (int s = 0; s < sw_n; s++)
         c.values[s] = (uint8_t)count(&sw_table[s]);
+    for (int s = 0; s < SW_LAYOUT; s++)
+        for (int v = 0; v < c.values[s]; v++)
+            c.cost[s][v] = ranks_of(&sw_table[s].v[v]);
     for (size_t i = 0; i < sw_n_refusals; i++) {
         int a, va, b, vb;
         find(sw_refusals[i].a, &a, &va);
