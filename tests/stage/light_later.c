@@ -2,7 +2,8 @@
  *
  * A library that stands for others until somebody calls a function of theirs (light.sh): each of
  * their functions is a jump to an address, which its first call asks the real library for.
- * functions.h has a line LATER(NUMBER, NAME, LIBRARY) for each.
+ * functions.h has a line LATER(NUMBER, NAME, LIBRARY, FIRST) for each, where FIRST is a library that
+ * is loaded before, or "".
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-#define LATER(i, name, real) +1
+#define LATER(i, name, real, first) +1
 HIDDEN void *lf_later_at[0
 #include "functions.h"
 ];
@@ -18,9 +19,9 @@ HIDDEN void *lf_later_at[0
 
 /* Not an array of pointers, which every start would have to relocate. */
 static const struct {
-    char name[80], real[200];
+    char name[80], real[200], first[200];
 } function[] = {
-#define LATER(i, name, real) {#name, real},
+#define LATER(i, name, real, first) {#name, real, first},
 #include "functions.h"
 #undef LATER
 };
@@ -28,7 +29,11 @@ static const struct {
 HIDDEN void *lf_later_find(unsigned i);
 void *lf_later_find(unsigned i)
 {
-    void *real = dlopen(function[i].real, RTLD_LAZY);
+    /* For all to see, as it would be had the program loaded it: of others that need it, and of
+     * what these load, variables lead to it. */
+    if (function[i].first[0])
+        dlopen(function[i].first, RTLD_LAZY | RTLD_GLOBAL);
+    void *real = dlopen(function[i].real, RTLD_LAZY | RTLD_GLOBAL);
     void *f = real ? dlsym(real, function[i].name) : NULL;
     if (!f) {
         fprintf(stderr, "%s of %s is not there\n", function[i].name, function[i].real);
@@ -58,7 +63,7 @@ __asm__(".text\n"
         "pop %rax\npop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"
         "jmp *%r11\n");
 
-#define LATER(i, name, real)                                                                       \
+#define LATER(i, name, real, first)                                                                \
     __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n"                           \
             "mov lf_later_at+8*" #i "(%rip), %r11\ntest %r11, %r11\nje 1f\njmp *%r11\n"            \
             "1: mov $" #i ", %r11d\njmp lf_later\n"                                                \
