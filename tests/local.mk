@@ -1,5 +1,5 @@
 # The TAP library and the tests that belong to no one folder. Tests of a folder are declared in that folder's local.mk.
-EXTRA_DIST += tests/README.md tests/tap/README.md tests/tap/cpu.sh tests/tap/covered.sh tests/tap/tap.sh
+EXTRA_DIST += tests/README.md tests/tap/README.md tests/tap/cpu.sh tests/tap/covered.sh tests/tap/tap.sh tests/tap/shm.sh
 check_LIBRARIES += tests/tap/libtap.a
 tests_tap_libtap_a_SOURCES = tests/tap/tap.c tests/tap/tap.h
 check_PROGRAMS += tests/tap/planted

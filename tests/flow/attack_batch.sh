@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Texts that want to be commands, links that want to be followed, secrets that want to be kept, modes, escaping: through jobs that
 # really run. What is not refused must arrive as it is, and nothing else may happen.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 fakes_slurm

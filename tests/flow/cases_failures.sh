@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Jobs that fail: no step is gained, memory runs out until the cap, a node is lost while its processes live on, a cancel during the
 # save. What follows is bounded, and nothing comes back that was cancelled.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 fakes_slurm

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Jobs that are put back: at their limit, by a warning that comes too early, by preemption without grace, where requeue is refused.
 # Two stages wait behind; nothing runs twice, no job ends in TIMEOUT.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 fakes_slurm

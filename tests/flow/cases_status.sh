@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a scheduler says of jobs, and what it does not say: accounting off, empty, old, of another day; ids unknown; strange
 # words; no answer at all; files that other nodes have written and this one does not see yet. Absence is never success.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 fakes_slurm

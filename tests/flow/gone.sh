@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run, a stage or the data directory taken away by hand: every command says in one line what is gone and what to do, and none
 # says that there never was anything.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 cat >pipeline.ini <<'END_INI'
 [pipeline]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # loong-flow cancel is killed before each of its changes to files, while one job runs and one waits. The next cancel finishes it:
 # no job is left, none comes back, what was saved stays.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 . "$LF_SRCDIR/tests/flow/kill_lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The command that brings the ledger up to date is killed before each of its changes to files; the wrapper is killed before each of
 # its own, from the claim to the end record. The next command finds everything.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 . "$LF_SRCDIR/tests/flow/kill_lib.sh"

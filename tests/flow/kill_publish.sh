@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The wrapper is killed before each of its changes to files, from the claim of an epoch to the end record. Whatever command comes
 # next: what was published stays and is found, what was not is made once, the ledger equals one that is rebuilt.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 . "$LF_SRCDIR/tests/flow/kill_lib.sh"

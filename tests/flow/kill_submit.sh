@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # loong-flow submit is killed before each of its changes to files. Whatever command comes next: one job for each stage, with the
 # right dependency, known to its record; no orphan; the ledger equal to one that is rebuilt. Every tenth pipeline runs to its end.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 . "$LF_SRCDIR/tests/flow/kill_lib.sh"

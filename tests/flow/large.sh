@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Four times the stages are four times the work: what validate, plan, submit, resume and status do is counted (tests/fault/count.c:
 # comparisons, look-ups, files, forks, SQL), never timed. The scheduler is a script that gives numbers.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 COUNT=$LF_BUILDDIR/tests/fault/count.so
 if grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || [ ! -r "$COUNT" ]; then

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A submit that is killed while it writes its run leaves copies of programs and half a run: gc shows and takes them, and nothing else.
 # One that finds no room takes back what it has made, and says what to do.
-. "$LF_SRCDIR/tests/flow/shm.sh"
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/kill_lib.sh"
 cat >pipeline.ini <<'END_INI'

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
@@ -173,12 +174,22 @@ void tap_bail(const char *fmt, ...)
     exit(1);
 }
 
+/* As tests/tap/shm.sh has it. */
+static const char *base_dir(void)
+{
+    const char *base = getenv("TMPDIR"), *disk = getenv("LF_TEST_ON_DISK");
+    static const char memory[] = "/dev/shm";
+    struct statvfs s;
+    if (!(disk && disk[0]) && access(memory, W_OK) == 0 && statvfs(memory, &s) == 0 &&
+        !(s.f_flag & ST_NOEXEC) && (uint64_t)s.f_bavail * s.f_frsize > (uint64_t)2 << 30)
+        return memory;
+    return base && base[0] ? base : "/tmp";
+}
+
 const char *tap_tmpdir(void)
 {
     if (!tap.tmpdir[0]) {
-        const char *base = getenv("TMPDIR");
-        int n = snprintf(tap.tmpdir, sizeof tap.tmpdir, "%s/lf-test-XXXXXX",
-                         base && base[0] ? base : "/tmp");
+        int n = snprintf(tap.tmpdir, sizeof tap.tmpdir, "%s/lf-test-XXXXXX", base_dir());
         if (n < 0 || (size_t)n >= sizeof tap.tmpdir || !mkdtemp(tap.tmpdir))
             tap_bail("no temporary directory: %s", tap.tmpdir);
     }

@@ -14,4 +14,4 @@ flow_cases = tests/flow/cases_ledger.sh tests/flow/cases_submit.sh tests/flow/ca
   tests/flow/kill_submit_1.sh tests/flow/kill_submit_2.sh tests/flow/kill_submit_3.sh tests/flow/kill_ingest_1.sh \
   tests/flow/kill_ingest_2.sh tests/flow/kill_cancel_1.sh tests/flow/kill_cancel_2.sh tests/flow/kill_publish.sh
 TESTS += $(flow_cases)
-EXTRA_DIST += $(flow_cases) tests/flow/shm.sh tests/flow/kill_lib.sh tests/flow/kill_submit.sh tests/flow/kill_ingest.sh tests/flow/kill_cancel.sh
+EXTRA_DIST += $(flow_cases) tests/flow/kill_lib.sh tests/flow/kill_submit.sh tests/flow/kill_ingest.sh tests/flow/kill_cancel.sh
