@@ -13,7 +13,9 @@ must "$tool" pairs "$dir/pairs" 24 4
 # keys and values that come to a rank's rows
 g2=2:context=2+context-kind=gather
 use llama3 1000 2 "kv_heads = 2"
+saves=2
 trial rows pretrain 2e-5 "2:context=2 4:context=4+zero=1 4:context=2+tensor=2+sequence-parallel 4:context=2+pipeline=2 $g2 4:context=2+context-kind=gather+tensor=2+sequence-parallel 4:context=2+context-kind=gather+pipeline=2+recompute=full 4:context=4+context-kind=both"
+saves=0
 trial bf16 pretrain 2e-2 "2:context=2 $g2" --precision bf16 --recompute full
 again rows.one 2 --context 2
 again rows.2:context=2 1

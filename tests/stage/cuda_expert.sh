@@ -15,8 +15,10 @@ must "$tool" pairs "$dir/pairs" 8 2
 shape="layers=2 heads=2 vocab=64 max_positions=48"
 moe() { small qwen2-moe "kv_heads = 2" "experts = 4" "experts_per_token = 2" "expert_ffn = 16" "shared_ffn = 16" "router_aux = 0.1" "$@"; }
 moe
+saves=2
 trial "experts" pretrain 2e-6 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=4+zero=1 4:expert=2 4:expert=2+zero=1 4:expert=2+tensor=2+sequence-parallel \
     4:expert=2+pipeline=2 4:expert=2+zero=3+expert-room=0.4 4:context=2+expert=2"
+saves=0
 trial "experts alone are trained" pretrain 2e-6 "4:expert=2+zero=3" --freeze "embed*" --freeze "head*" --freeze "*norm*" --freeze "*attn*" \
     --freeze "*router*" --freeze "*shared*"
 trial "a rank without a micro-batch" pretrain 2e-6 "2:expert=2+expert-room=0.4" --batch 3

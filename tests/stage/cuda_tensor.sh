@@ -14,8 +14,10 @@ must "$tool" data "$dir/data" 60 40
 must "$tool" pairs "$dir/pairs" 8 2
 shape="layers=2 heads=2 vocab=70 max_positions=48"
 small llama3 "kv_heads = 1"
+saves=2
 trial "gpus" pretrain 2e-6 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+sequence-parallel+zero=3 4:tensor=2+pipeline=2 \
     8:tensor=2+zero=1+zero-inner=2 2:context=2"
+saves=0
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision bf16 --valid-tokens 64
 LF_COMM=ucx
 export LF_COMM

@@ -12,7 +12,9 @@ must "$tool" pairs "$dir/pairs" 500 4
 
 moe() { use qwen2-moe 1000 2 "kv_heads = 4" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64" "router_aux = 0.01" "$@"; }
 moe
+saves=2
 trial "experts" pretrain 2e-5 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=2+zero=1"
+saves=0
 trial "beside other axes" pretrain 2e-5 "4:expert=2+tensor=2 2:expert=2+context=2 4:expert=4+context=2+zero=3 4:expert=2+pipeline=2+pipeline-schedule=zb-h1" --batch 3
 
 # --- checkpoints: of any layout, resumed on any other ---

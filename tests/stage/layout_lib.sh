@@ -32,17 +32,19 @@ use() { { head_ini; model "$@"; } >"$dir/run.ini"; }
 options() { echo "$1" | sed 's/^[0-9]*:/--/; s/+/ --/g; s/=/ /g'; } # options LAYOUT
 # Another layout than one rank that runs are compared with.
 base=
+# Steps between checkpoints of trials: they save at the end alone, but for those from whose step 2 a run goes on, which have 2.
+saves=0
 # trial NAME STAGE TOLERANCE "LAYOUT ..." ARGS...: one rank, then layouts like 4:tensor=2+zero=1 (ranks, then options): the same numbers, and what
 # moved between ranks is what the plan says. "bits" as TOLERANCE: the same bits.
 trial() {
     _case=$1 _stage=$stages/lf-$2 _near=$3 _layouts=$4
     shift 4
     # shellcheck disable=SC2046
-    train "${base:+$launch ${base%%:*} -- }$_stage" "$dir/run.ini" "$_case.one" $(options "$base") "$@"
+    train "${base:+$launch ${base%%:*} -- }$_stage" "$dir/run.ini" "$_case.one" $(options "$base") --save-interval $saves "$@"
     _one=$rc
     for _l in $_layouts; do
         # shellcheck disable=SC2046
-        train "$launch ${_l%%:*} -- $_stage" "$dir/run.ini" "$_case.$_l" $(options "$_l") "$@"
+        train "$launch ${_l%%:*} -- $_stage" "$dir/run.ini" "$_case.$_l" $(options "$_l") --save-interval $saves "$@"
         apart=
         if [ "$_near" = bits ]; then
             [ "$_one $rc $(id "$_case.$_l") $(metrics "$_case.$_l" | cksum)" = "0 0 $(id "$_case.one") $(metrics "$_case.one" | cksum)" ] && apart="not a bit"

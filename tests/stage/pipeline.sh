@@ -14,9 +14,11 @@ must "$tool" labels "$dir/labels" 24 4
 
 # --- schedules: gradients are added in the order of one rank, and so is everything else but the norm, which is alike here ---
 use llama3 1000 4 "kv_heads = 2"
+saves=2
 trial "schedules" pretrain 2e-6 "2:pipeline=2 2:pipeline=2+pipeline-schedule=gpipe 2:pipeline=2+pipeline-schedule=zb-h1 \
     2:pipeline=2+pipeline-chunks=2 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-stages=3,1 4:pipeline=4+pipeline-stages=2,0,1,1 \
     2:pipeline=2+pipeline-schedule=zb-v 2:pipeline=2+pipeline-schedule=dualpipe-v 4:pipeline=4+pipeline-schedule=zb-v+pipeline-stages=1,0,1,0,0,1,0,1"
+saves=0
 trial "fewer micro-batches than ranks" pretrain 2e-6 "4:pipeline=4 4:pipeline=4+pipeline-schedule=zb-h1 2:pipeline=2+pipeline-chunks=2 \
     2:pipeline=2+pipeline-schedule=zb-v" --batch 1
 trial "two micro-batches for each rank" pretrain 2e-6 "4:pipeline=4+pipeline-schedule=dualpipe-v+pipeline-stages=0,1,0,1,1,0,0,1" --batch 8

@@ -14,8 +14,10 @@ must "$tool" labels "$dir/labels" 24 4
 
 # --- models ---
 use llama3 1000 2 "kv_heads = 2"
+saves=2
 trial "few heads of keys" pretrain 2e-5 "2:tensor=2 2:tensor=2+sequence-parallel 4:tensor=4+sequence-parallel 4:tensor=2+zero=1 4:tensor=2+zero=2 \
     8:tensor=4+sequence-parallel+zero=3 6:tensor=2 8:tensor=8"
+saves=0
 trial "bf16" pretrain 2e-2 "2:tensor=2+sequence-parallel 4:tensor=2+zero=1" --precision bf16
 # What is rounded to 8 bits differs by the order of sums, and at a rate at which the norm grows fivefold such steps lead apart.
 trial "8-bit products" pretrain 2e-2 "2:tensor=2+sequence-parallel" --precision fp8 --fp8-edges 0 --lr 1e-3
@@ -32,8 +34,10 @@ _few="few heads of keys"
 echo "init_from = $dir/$_few.4:tensor=4+sequence-parallel/out/checkpoint" >>"$dir/run.ini"
 trial "an adapter" sft 2e-5 "4:tensor=2+zero=1" --lora-rank 4
 magnitudes="--lora-rank 4 --lora-dora --lora-targets qkv --lora-targets o --lora-targets down"
+saves=2
 # shellcheck disable=SC2086
 trial "magnitudes, a fused group" sft 2e-6 "2:tensor=2+sequence-parallel 4:tensor=4+zero=3" $magnitudes
+saves=0
 _m="magnitudes, a fused group" _from="4:tensor=4+zero=3"
 far() { "$tool" distance "$dir/$_m.$_from/out/$1" "$dir/$_m.one/out/$1" | awk '{ print $2 }'; }
 echo "$(far adapter) $(far checkpoint)" | awk '{ exit !($1 > 0 && $1 < 1e-4 && $2 > 0 && $2 < 1e-5) }'
