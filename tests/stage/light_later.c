@@ -2,8 +2,8 @@
  *
  * A library that stands for others until somebody calls a function of theirs (light.sh): each of
  * their functions is a jump to an address, which its first call asks the real library for.
- * functions.h has a line LATER(NUMBER, NAME, LIBRARY, FIRST) for each, where FIRST is a library that
- * is loaded before, or "".
+ * functions.h has a line LATER(NUMBER, NAME, LIBRARY, FIRST) for each: FIRST, if not "", is a
+ * library that is loaded before.
  */
 #include <dlfcn.h>
 #include <stdio.h>
