@@ -181,7 +181,7 @@ static const char *base_dir(void)
     static const char memory[] = "/dev/shm";
     struct statvfs s;
     if (!(disk && disk[0]) && access(memory, W_OK) == 0 && statvfs(memory, &s) == 0 &&
-        !(s.f_flag & ST_NOEXEC) && (uint64_t)s.f_bavail * s.f_frsize > (uint64_t)2 << 30)
+        !(s.f_flag & ST_NOEXEC) && (uint64_t)s.f_bavail * s.f_frsize > (uint64_t)4 << 30)
         return memory;
     return base && base[0] ? base : "/tmp";
 }

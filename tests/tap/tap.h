@@ -65,7 +65,7 @@ void tap_bail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2
 int tap_done(void);
 
 /* A fresh directory for this test, removed by tap_done unless a test failed or LF_KEEP is set. It
- * is in memory (/dev/shm), where fsync costs nothing; below $TMPDIR where that has less than 2 GiB
+ * is in memory (/dev/shm), where fsync costs nothing; below $TMPDIR where that has less than 4 GiB
  * left or LF_TEST_ON_DISK is set. */
 const char *tap_tmpdir(void);
 
