@@ -8,10 +8,12 @@
 # where the one before it ended. Tests have seconds, readers have minutes: the settings of
 # book.smaller go to `loong-flow` as --set. `given` below makes what a page asks a reader to bring.
 # LF_PAGES="README.md docs/guide.md" looks at these pages only.
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
+. "$LF_SRCDIR/tests/stage/light_lib.sh"
+light_flow
 AWK=$LF_SRCDIR/tests/flow/book.awk
-REAL=$LF_BUILDDIR/loong-flow
-unset LF_LIBEXEC
+REAL=$LF
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1
 export LF_MODELS_DIR OMP_NUM_THREADS
 
@@ -20,7 +22,7 @@ export LF_MODELS_DIR OMP_NUM_THREADS
 PREFIX=$T/prefix
 mkdir -p "$PREFIX/bin" "$PREFIX/share/loong-flow" "$PREFIX/libexec/loong-flow"
 for d in examples models; do ln -s "$LF_SRCDIR/$d" "$PREFIX/share/loong-flow/$d"; done
-for p in "$LF_BUILDDIR"/stages/lf-*; do
+for p in "$LF_LIBEXEC"/lf-*; do
     [ ! -x "$p" ] || ln -s "$p" "$PREFIX/libexec/loong-flow/"
 done
 # Commands that take --set get the settings of book.smaller for this pipeline. Its lines are: the
