@@ -6,6 +6,7 @@
 #
 # A point is the n-th change that the victim makes to its files (tests/fault/fail.c), spread from the first to the last
 # (which publishes), or a time, or a file that appears. Under sanitizers fail.so cannot be loaded: times and files only.
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/faults_lib.sh"
 cat >>pipeline.ini <<'END_INI'

@@ -4,6 +4,7 @@
 # the link that publishes a checkpoint, or before the removal that prunes one. The next start begins, and the first wakes at the
 # worst moment. Nothing goes on from what it published too late, nothing is lost by what it prunes, it ends by itself, and
 # result and metrics are those of an undisturbed run.
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/faults_lib.sh"
 [ -n "$FAIL" ] || skip_all "$no_fail"

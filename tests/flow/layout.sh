@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # [layout] of a pipeline, with the real stages: its keys reach the stages that can be divided and no others, names that are kept for later
 # are refused, one place says it; two ranks train with it to the bits of two ranks without.
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/stage/light_lib.sh"
 light_flow

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `loong-flow report` about real stages: the model and what it was made of, scores, texts, several
 # runs, and numbers that equal those of metrics.
+. "$LF_SRCDIR/tests/tap/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 CHECK=$LF_BUILDDIR/tests/flow/report_check
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=2
