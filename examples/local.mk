@@ -41,6 +41,9 @@ dist_classes_SCRIPTS = examples/classes/run.sh
 classesprocessordir = $(classesdir)/processor
 dist_classesprocessor_DATA = examples/classes/processor/preprocessor_config.json \
   examples/classes/processor/processor_config.json examples/classes/processor/config.json
+encoderdir = $(pkgdatadir)/examples/encoder
+dist_encoder_DATA = examples/encoder/pipeline.ini examples/encoder/README.md
+dist_encoder_SCRIPTS = examples/encoder/make_data.sh examples/encoder/run.sh
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
 dist_examples_DATA = examples/common.sh

@@ -22,18 +22,25 @@ struct lf_k_attn_drop {
     const int32_t *position;
     const struct lf_step_record *rec; /* seed */
 };
-/* Rows of queries that are some of the keys' rows: `n` of them, in n / block blocks that ascend.
- * Row i of queries is row first[i / block] + i % block of the keys. first NULL: they are the same.
+/* Rows of queries that are some of the keys' rows: `n` of them, in blocks of `block` that ascend,
+ * of which the last may be shorter. Row i of queries is row first[i / block] + i % block of the
+ * keys. first NULL: they are the same.
+ *
+ * With `keys` only rows key0 ... key0 + keys - 1 of keys and values are there, and of their
+ * gradients: k, v, dk and dv begin with row key0. Where that is no document's first row, a query
+ * sees no key before the first whole tile (LF_ATTN_TILE, counted from its document's first key)
+ * behind key0.
  *
  * With cu (then first is NULL) the queries are rows of an axis of their own, `n` of them (cross
  * attention, Vaswani et al. 2017): those of document i are rows [cu[i], cu[i + 1]), and each sees
  * all keys of document i. cu is i32 [n_docs + 1], ascending from 0. Nothing of the call depends on
  * positions then: it is not causal, and has neither window, prefix, runs, alibi nor bias.
  *
- * Both are on CPUs alone. */
+ * All of it is on CPUs alone. */
 struct lf_k_attn_own {
     const int32_t *first;
     int64_t n, block;
+    int64_t key0, keys; /* keys 0: all rows */
     const int32_t *cu;
 };
 /* What is added to a score by how far the key is from the query, apart for each head (Raffel et al.

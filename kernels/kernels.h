@@ -556,21 +556,20 @@ struct lf_k_heads_split {
  *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
  *   alibi      adds -slope[h] * (i - j)
  *   bias       adds a number of the head and of j - i (struct lf_k_attn_bias)
- *   sinks      f32 [H]: a score of every row of head h that has no key. It joins the softmax and
- *              weighs nothing, so a row's probabilities add up to less than 1 (Xiao et al. 2023;
- *              learned: gpt-oss). It is added behind the last tile
+ *   sinks      f32 [H]: a score of every row of head h without a key, behind the last tile: the
+ *              row's probabilities add up to less than 1 (Xiao et al. 2023; learned: gpt-oss)
  *
  * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores, its sink's too; NULL:
- * no backward follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order from
- * the document's first key on, with online softmax. A tile in which every key is masked for a row
- * changes no bit of that row, and runs of one row each change none at all. With drop.p > 0, o = (m
- * . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
+ * no backward follows. Tiles of LF_ATTN_TILE keys follow each other from the document's first key
+ * on, with online softmax. A tile in which every key is masked for a row changes no bit of that
+ * row, and runs of one row each change none at all. With drop.p > 0, o = (m . softmax) v with m =
+ * keep ? 1 / (1 - p) : 0; lse is still that of all keys. */
 #define LF_ATTN_TILE 64
 enum { LF_ATTN_MAX_CHANNELS = 1024 }; /* of a head, on CPUs */
 #include "kernels/attn_rows.h"
 /* With own.first, or own.cu, q, o, lse and what drop names have own.n rows; keys, values,
- * cu_seqlens and runs are of all `rows`. With own.first a row has the bits that it has among all.
- * A query that has no key at all gets o = 0, lse = -inf. */
+ * cu_seqlens and runs are of all `rows`; keys may be fewer (own.keys). With own.first a row has the
+ * bits that it has among all. A query that has no key at all gets o = 0, lse = -inf. */
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, d_value, n_docs, max_doc;
     const void *q, *k, *v;
@@ -594,7 +593,7 @@ struct lf_k_attn_fwd {
 };
 /* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. What
  * sinks did is in o and lse already. With own.first or own.cu do and dq have own.n rows too. With
- * own.first dk, dv are f32 whatever x_type is: what these queries add to the gradients of all rows.
+ * own.first dk, dv are f32 whatever x_type is: what these queries add to the gradients of keys.
  * dbias f32 [2 reach - 1, H], of bias (NULL: not wanted): the sum of the gradients of all scores of
  * a head that have the same row of the table; documents ascending. */
 struct lf_k_attn_bwd {

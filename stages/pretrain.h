@@ -11,7 +11,14 @@
 #include "stages/train_opts.h"
 #include "stages/train_samples.h"
 
-enum pretrain_objective { PRETRAIN_NEXT = 0, PRETRAIN_MAE, PRETRAIN_MLM, PRETRAIN_CLASSES };
+enum pretrain_objective {
+    PRETRAIN_NEXT = 0,
+    PRETRAIN_MAE,
+    PRETRAIN_MLM,
+    PRETRAIN_CLASSES,
+    PRETRAIN_SPAN,
+    PRETRAIN_DENOISE
+};
 
 struct pretrain {
     lf_arena *arena;
@@ -40,6 +47,11 @@ struct pretrain {
 int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. The same of options of tokens that are hidden. */
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);
+/* The numbers of rows "ID" or "FIRST-LAST" of an option, in ascending order, in the arena. */
+int lf_pretrain_read_ids(struct pretrain *p, const char *option, const lf_opt_list *rows,
+                         const int32_t **ids, size_t *n, lf_err *err);
+/* pretrain_seq2seq.c. The same of options of texts that are corrupted. */
+int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. With mask_whole_words: finds the tokenizer and reads where its words begin. When
  * the stage runs, before the loop. */
 int lf_pretrain_open_words(struct pretrain *p, lf_err *err);

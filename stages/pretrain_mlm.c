@@ -10,12 +10,21 @@
 
 static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *err)
 {
-    const void *const members[] = {&p->mlm.share,  &p->mlm.random, &p->mlm.kept,
-                                   &p->mask_token, &p->spared,     &p->mlm.whole_words};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (lf_optset_given(o, members[i]))
-            return lf_fail(err, LF_EINVAL, "%s belongs to objective = mlm",
-                           lf_optset_given(o, members[i]));
+    const struct {
+        const void *member;
+        const char *of;
+        bool here; /* another objective reads it too */
+    } rows[] = {{&p->mlm.share, "mlm, span and denoise",
+                 p->objective == PRETRAIN_SPAN || p->objective == PRETRAIN_DENOISE},
+                {&p->mask_token, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
+                {&p->mlm.random, "mlm", false},
+                {&p->mlm.kept, "mlm", false},
+                {&p->spared, "mlm", false},
+                {&p->mlm.whole_words, "mlm", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].here && lf_optset_given(o, rows[i].member))
+            return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
+                           lf_optset_given(o, rows[i].member), rows[i].of);
     return 0;
 }
 

@@ -33,12 +33,13 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "next_token",
-     .choices = "next_token|mae|mlm|classes",
+     .choices = "next_token|mae|mlm|classes|span|denoise",
      .field = LF_OPT_FIELD(CONFIG, objective),
      .help = "mae: an encoder of pictures learns to restore hidden patches of them (masked "
              "autoencoding); a sequence is then a document with its pictures. mlm: an encoder of "
              "texts ([model] mask = both) learns to say hidden tokens. classes: an encoder of "
-             "pictures learns to tell their classes",
+             "pictures learns to tell their classes. span, denoise: an encoder-decoder restores "
+             "a text that lost spans (T5), or whose sentences are shuffled too (BART)",
      .more = "[model] has vision.* and, of the decoder that restores, mae.layers, mae.hidden and "
              "mae.heads; of one that tells classes, classes.labels. The text of the data is not "
              "read. vision_from of another run takes the encoder."},
@@ -194,6 +195,49 @@ static const lf_opt opts[] = {
      .help =
          "with objective = mlm: all tokens of a word are hidden together; its words are those "
          "that the tokenizer marks (##, spaces), which is the one beside the data or tokenizer"},
+    {.name = "span_length",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "3",
+     .min = 1,
+     .max = 1000,
+     .unit = "tokens",
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.mean),
+     .help = "with objective = span or denoise: mean length of spans",
+     .more = "A text is as long as source_length and seq_length hold after it has lost them: 568 "
+             "tokens of 512 and 114, as T5 was trained."},
+    {.name = "sentinel_token",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "0",
+     .max = 2147483647.0,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.sentinel),
+     .help = "with objective = span: number of the token that stands for the first span, such as "
+             "<extra_id_0>; those of the others are below it; needed there"},
+    {.name = "sentinels",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "100",
+     .min = 1,
+     .max = 1 << 24,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.n_sentinels),
+     .help = "how many there are"},
+    {.name = "begin_token",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = 2147483647.0,
+     .field = LF_OPT_FIELD(CONFIG, c.seq2seq.begin),
+     .help = "with objective = denoise: token that begins sources and targets, such as <s>; -1: "
+             "none"},
+    {.name = "sentence_ends",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .flags = LF_OPT_REPEAT,
+     .field = LF_OPT_FIELD(CONFIG, ends),
+     .help = "with objective = denoise: ID or FIRST-LAST, tokens that end a sentence; unset: "
+             "sentences stay in order"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only"),
     LF_TRAIN_SOURCE_ROW,

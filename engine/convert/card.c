@@ -63,6 +63,7 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
                 lf_model_classifies(m) ? "classifier of pictures"
                 : c->family->lone      ? "vision encoder"
                 : score                ? "reward model"
+                : replaced(c)          ? "model that tells which tokens were replaced"
                 : labels               ? label_kinds[m->labels_of]
                 : both                 ? "masked language model"
                                        : "language model",

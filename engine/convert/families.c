@@ -118,6 +118,11 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_distilbert,
     &lf_hf_modernbert,
     &lf_hf_electra,
+    /* families_seq2seq.c */
+    &lf_hf_t5,
+    &lf_hf_mt5,
+    &lf_hf_umt5,
+    &lf_hf_bart,
     /* families_glm.c */
     &lf_hf_glm,
     &lf_hf_glm4,

@@ -14,6 +14,8 @@ extern const struct lf_hf_family lf_hf_neox, lf_hf_gptj, lf_hf_bloom, lf_hf_code
 extern const struct lf_hf_family lf_hf_opt;
 extern const struct lf_hf_family lf_hf_bert, lf_hf_roberta, lf_hf_xlm_roberta, lf_hf_camembert,
     lf_hf_distilbert, lf_hf_modernbert, lf_hf_electra;
+/* families_seq2seq.c */
+extern const struct lf_hf_family lf_hf_t5, lf_hf_mt5, lf_hf_umt5, lf_hf_bart;
 extern const struct lf_hf_family lf_hf_falcon;
 extern const struct lf_hf_family lf_hf_bigcode, lf_hf_starcoder2;
 extern const struct lf_hf_family lf_hf_phi, lf_hf_phi3;

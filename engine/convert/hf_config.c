@@ -671,6 +671,12 @@ int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
+static bool discriminates(const lf_model_config *c)
+{
+    return c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_TOKEN && c->labels == 1 &&
+           c->label_head == LF_LABEL_GELU;
+}
+
 /* Labels and their names. Of one label it is regression: transformers would put a sigmoid or a
  * softmax on any other problem. */
 static int write_output(const lf_model_config *c, json_t *o, lf_err *err)

@@ -335,9 +335,25 @@ static struct lf_k_attn_own spread(struct lf_k_attn_spread *k, const struct lf_b
     k->with = b->exchange;
     k->group = g;
     k->blocks = blocks_of(b, blocks, rows * g.n);
-    return (struct lf_k_attn_own){.first = k->blocks.first + k->blocks.n / g.n * g.place,
+    const int32_t *first = k->blocks.first;
+    return (struct lf_k_attn_own){.first = first ? first + k->blocks.n / g.n * g.place : NULL,
                                   .n = rows,
                                   .block = k->blocks.block};
+}
+
+/* Where rows are in order and see those of a window before them alone, only these come, and a tile
+ * more, so that its first key is that of a tile of its document. */
+static void reach_of(struct lf_k_attn_spread *k, const struct lf_bind *b, const struct lf_node *n,
+                     bool others, struct lf_k_attn_own *own)
+{
+    const int64_t w = n->a.window < 0 ? -(int64_t)n->a.window : n->a.window,
+                  before = own->n * k->group.place, most = own->n * (k->group.n - 1),
+                  reach = w + LF_ATTN_TILE - 2;
+    if (!b->g->ps->layout.context_in_order || w == 0 || !n->a.causal || others)
+        return;
+    k->reach = reach < most ? reach : most;
+    own->key0 = reach < before ? before - reach : 0;
+    own->keys = before - own->key0 + own->n;
 }
 
 LF_EMIT(cp_attn)

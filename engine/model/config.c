@@ -16,7 +16,8 @@
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post",          "sandwich", "alpha",
                                           "out", "out_attention", NULL};
-static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
+static const char *const position_names[] = {"rope",   "learned",  "alibi", "none",
+                                             "rope2d", "relative", NULL};
 static const char *const mask_names[] = {"causal", "prefix", "image_blocks", "both", NULL};
 static const char *const scaling_names[] = {"none",     "linear",  "llama3",       "yarn",
                                             "longrope", "dynamic", "proportional", NULL};
@@ -228,6 +229,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(router_bias, "no"),
     REAL(router_bias_rate, 0, 1, "0.001"),
     REAL(router_aux, 0, 1e3, "0"),
+    REAL(capacity_factor, 0, 1e3, "0"),
     COUNT(encoder_layers, 0, 4096, "0"),
     COUNT(encoder_heads, 0, 65536, "0"),
     COUNT(encoder_ffn, 0, 1 << 24, "0"),

@@ -526,7 +526,17 @@ enum lf_model_beside { LF_BESIDE_NOTHING = 0, LF_BESIDE_RESTORING, LF_BESIDE_CLA
 /* The description of the encoder of c alone, all of which is read, with what restores pictures or
  * tells their classes where c has that and it is asked for. */
 lf_model_config lf_model_encoder_of(const lf_model_config *c, enum lf_model_beside beside);
-/* LF_EINVAL: it sees alone, so it predicts no tokens. */
+/* Is it an encoder-decoder, with encoder_layers? */
+bool lf_model_is_seq2seq(const lf_model_config *c);
+/* The description of the layers of its encoder, as an encoder of texts (mask = both). */
+lf_model_config lf_model_source_of(const lf_model_config *c);
+/* The bucket of a key that is `far` behind the query (before it: far < 0), of position = relative.
+ * With B buckets (mask = both: B / 2 for keys behind the query, from B / 2 on, and as many for all
+ * others; else B, and a key behind it counts as distance 0), E = B / 2 and the distance n: n where
+ * n < E, else
+ *     min(E + floor(log(n / E) / log(relative_distance / E) (B - E)), B - 1)        in f32 */
+int32_t lf_model_relative_bucket(const lf_model_config *c, int64_t far);
+/* LF_EINVAL: it is one or the other, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
 int lf_model_need_next(const lf_model_config *c, lf_err *err);

@@ -133,7 +133,8 @@ static lf_val embed(struct lf_dec_build *b)
     const lf_model_config *c = b->c;
     const int32_t offset = (int32_t)c->position_offset;
     lf_val wte = lf_param(b->g, "embed.weight"),
-           wpe = c->position == LF_POS_LEARNED ? lf_param(b->g, "pos_embed.weight") : LF_NONE;
+           wpe = c->position == LF_POS_LEARNED ? lf_paramf(b->g, "%spos_embed.weight", b->stack)
+                                               : LF_NONE;
     if (!c->embed_dim || c->embed_narrow)
         return lf_dec_see(b, lf_tp_leave(b->g, lf_embed(b->g, b->tokens, b->positions, wte, wpe,
                                                         (float)c->embed_scale, offset)));

@@ -36,7 +36,7 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
                              .w_offset = (float)c->norm_offset,
                              .layer = c->norm == LF_NORM_LAYER};
     char name[64];
-    part_name(name, part, l);
+    part_name(b, name, part, l);
     lf_val w = c->norm_weight ? lf_paramf(b->g, "%s.weight", name) : LF_NONE;
     return lf_norm(b->g, x, w, c->norm_bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, &o);
 }

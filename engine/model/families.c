@@ -801,5 +801,10 @@ const struct lf_model_family lf_model_families[] = {
     {"distilbert", distilbert},
     {"modernbert", modernbert},
     {"electra", electra},
+    {"t5", t5},
+    {"t5-v1.1", t5_v11},
+    {"mt5", t5_v11},
+    {"umt5", umt5},
+    {"bart", bart},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

@@ -147,17 +147,15 @@ static void add_expert_bias(struct table *t, struct cut cut, int64_t n, const ch
 
 static void add_wide_norm(struct table *t, const char *name, int64_t width)
 {
-    add(t, NULL, SCALE, WHOLE, vector(width), "%s.weight", name);
+    if (t->c->norm_weight)
+        add(t, NULL, SCALE, WHOLE, vector(width), "%s.weight", name);
     if (t->c->norm_bias)
         add(t, NULL, BIAS, WHOLE, vector(width), "%s.bias", name);
 }
 
 static void add_norm(struct table *t, const char *name)
 {
-    if (t->c->norm_weight)
-        add(t, NULL, SCALE, WHOLE, vector(t->c->hidden), "%s.weight", name);
-    if (t->c->norm_bias)
-        add(t, NULL, BIAS, WHOLE, vector(t->c->hidden), "%s.bias", name);
+    add_wide_norm(t, name, t->c->hidden);
 }
 
 /* What any attention ends with: sinks of its heads, and the projection of `width` channels. */
@@ -694,13 +692,14 @@ static bool holds_layer(const struct held *h, int64_t l)
 static void add_below(struct table *t)
 {
     const lf_model_config *c = t->c;
+    const int64_t width = lf_model_bottom_width(c);
     if (c->position == LF_POS_LEARNED)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, c->hidden),
+        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, width),
             "pos_embed.weight");
     if (c->token_types)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, c->hidden), "type_embed.weight");
+        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, width), "type_embed.weight");
     if (c->embed_norm)
-        add_norm(t, "embed_norm");
+        add_wide_norm(t, "embed_norm", width);
     add_relative(t, LF_DEC_OUTSIDE);
 }
 
@@ -732,7 +731,6 @@ static void add_bottom(struct table *t, const struct held *h)
 {
     const lf_model_config *c = t->c;
     const bool tied = (c->tied_head && c->output == LF_OUTPUT_TOKENS) || h->mtp;
-    const int64_t width = lf_model_bottom_width(c);
     if (h->first || (h->last && tied))
         add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
     if (c->embed_dim && h->first)
@@ -741,13 +739,8 @@ static void add_bottom(struct table *t, const struct held *h)
         add(t, NULL, BIAS, WHOLE, vector(c->hidden), "embed_in.bias");
     if (c->embed_dim && !c->embed_narrow && h->last)
         add(t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
-    if (c->position == LF_POS_LEARNED && h->first)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->max_positions + c->position_offset, width),
-            "pos_embed.weight");
-    if (c->token_types && h->first)
-        add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, width), "type_embed.weight");
-    if (c->embed_norm && h->first)
-        add_wide_norm(t, "embed_norm", width);
+    if (h->first)
+        add_below(t);
     if (c->per_layer_dim && h->first) {
         const int64_t all = c->layers * c->per_layer_dim,
                       rows = c->per_layer_vocab ? c->per_layer_vocab : c->vocab;
@@ -822,6 +815,20 @@ int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context)
         if (context % n == 0 && heads[0] % n == 0 && heads[1] % n == 0 && heads[2] % n == 0)
             return n;
     return 1;
+}
+
+int64_t lf_decoder_reach(const lf_model_config *c)
+{
+    int64_t most = 0;
+    if (c->mask != LF_MASK_CAUSAL)
+        return 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const int64_t n = lf_model_layer_window(c, l) + lf_model_layer_chunk(c, l);
+        if (n == 0 && lf_model_layer_attends(c, l))
+            return 0;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 /* What encoder-decoders are not divided by yet. */

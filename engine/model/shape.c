@@ -369,6 +369,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
         return lf_vision_param_count(&c->vision);
     if (lf_model_restores(c))
         return lf_vision_param_count(&c->vision) + lf_mae_param_count(c);
+    if (lf_model_classifies(c))
+        return lf_vision_param_count(&c->vision) + lf_classes_param_count(c);
     const int64_t norm = norm_numbers(c);
     const bool tokens = c->output == LF_OUTPUT_TOKENS;
     int64_t n = lf_model_matmul_params(c); /* which counts the head once */
@@ -401,7 +403,7 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (c->output == LF_OUTPUT_LABELS)
         n +=
             (c->label_bias ? c->labels : 0) + (lf_model_label_inner(c) ? lf_model_top_width(c) : 0);
-    return n + sight_params(c);
+    return n + sight_params(c) + lf_model_seq2seq_params(c);
 }
 
 /* The mean number of keys of a query in layer l. */

@@ -39,7 +39,9 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
                            .mismatched = c->objective && c->objective->mismatched,
                            .pictures = lf_train_pictures(c),
                            .augment = c->objective ? c->objective->augment : NULL,
-                           .mlm = c->mlm};
+                           .mlm = c->mlm,
+                           .seq2seq = c->seq2seq.source_length ? &c->seq2seq : NULL,
+                           .decoder_start = mc ? (int32_t)mc->decoder_start : 0};
     if (mc && c->max_patches) {
         const struct lf_decoder_media m =
             lf_sight_bounds(mc, c->max_patches, c->max_tiles, (int64_t)lc.B * lc.T);

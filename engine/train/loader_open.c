@@ -92,10 +92,11 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
     const size_t source =
         c->seq2seq ? 2 * B * (size_t)c->seq2seq->source_length + (B * segs + 1) : 0;
     const size_t slot =
-        media + 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
-    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0)) * sizeof(int32_t) +
+        media + (3 * B * T + source) * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
+    const size_t text = lf_loader_corrupts(c) ? 4 * (size_t)index.T + 2 : 0;
+    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0) + text) * sizeof(int32_t) +
                        (whole_words(c) ? 2 * T : 0);
-    const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
+    const size_t one = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
     return sizeof(lf_loader) + c->n_sources * one + row + order + LF_LOADER_SLOTS * slot +
            2 * (size_t)lf_loader_segs(&index) * sizeof(lf_pack_seg);
@@ -153,6 +154,7 @@ static bool packs_pictures(const lf_loader_config *c, const lf_shardset *set)
 
 static int open_pack(struct lf_loader_src *s, const lf_loader_config *all, lf_err *err)
 {
+    const lf_loader_config index = lf_loader_index_config(all), *c = &index;
     /* pictures alone are as good of prompts, whose text is not read either */
     const bool prompts = lf_shardset_get_info(s->set)->rows == LF_ROWS_PROMPTS;
     const enum lf_rows rows =
@@ -460,7 +462,7 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
     if (whole_words(c) && (!(l->begins = take(l, (size_t)l->T, sizeof *l->begins, err)) ||
                            !(l->count_begins = take(l, (size_t)l->T, sizeof *l->begins, err))))
         return LF_ENOMEM;
-    return l->segs && l->count_segs && l->count_row ? 0 : LF_ENOMEM;
+    return l->segs && l->count_segs && l->count_row ? alloc_text(l, err) : LF_ENOMEM;
 }
 
 /* Signals are for the main thread. */

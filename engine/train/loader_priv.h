@@ -252,9 +252,13 @@ struct lf_loader {
     lf_loader_ramp *ramp;
     int64_t *skip;
     int32_t T, B, max_segs, pad_token;
-    const lf_mlm *mlm; /* NULL: none */
-    int64_t mlm_vocab; /* words of it that stand for hidden ones */
-    uint8_t *begins;   /* [T] where words of the row that is filled begin; NULL: unread */
+    const lf_mlm *mlm;         /* NULL: none */
+    int64_t mlm_vocab;         /* words of it that stand for hidden ones */
+    uint8_t *begins;           /* [T] where words of the row that is filled begin; NULL: unread */
+    const lf_seq2seq *seq2seq; /* NULL: none */
+    int32_t decoder_start;
+    int32_t text;  /* tokens of a text that is corrupted; 0: none is */
+    int32_t *work; /* [3 text + 2] the thread's own */
     int64_t dp_rank, dp_size;
     char order_id[LF_HASH_HEX];
     /* memory of the loader with its slots; memory of the indices of sources */

@@ -260,7 +260,49 @@ static inline bool attn_own_ok(const struct lf_k_attn_own *o, int64_t rows)
 {
     if (o->cu)
         return !o->first && o->n >= 0;
-    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->n % o->block == 0);
+    return !o->first || (o->n >= 0 && o->n <= rows && o->block > 0 && o->keys >= 0 &&
+                         o->key0 >= 0 && o->key0 + o->keys <= rows);
+}
+
+/* How many rows of keys are there. */
+static inline int64_t attn_key_rows(const struct lf_k_attn_own *o, int64_t rows)
+{
+    return o->first && o->keys ? o->keys : rows;
+}
+
+/* The row of keys and values in memory that is row `row` of all. */
+static inline int64_t attn_key_at(const struct lf_k_attn_own *o, int64_t row)
+{
+    return o->first && o->keys ? row - o->key0 : row;
+}
+
+/* Those of rows [begin, end) that are there, as rows in memory. */
+static inline void attn_key_span(const struct lf_k_attn_own *o, int64_t rows, int64_t begin,
+                                 int64_t end, int64_t *lo, int64_t *hi)
+{
+    const int64_t all = attn_key_rows(o, rows);
+    *lo = attn_key_at(o, begin);
+    *hi = attn_key_at(o, end);
+    *lo = *lo > 0 ? *lo : 0;
+    *hi = *hi < all ? *hi : all;
+    if (*hi < *lo)
+        *hi = *lo;
+}
+
+/* Which keys of the document of rows [begin, begin + len) are there: from a whole tile on. */
+struct attn_there {
+    int64_t from, end;
+};
+static inline struct attn_there attn_there(const struct lf_k_attn_own *o, int64_t begin,
+                                           int64_t len)
+{
+    struct attn_there t = {0, len};
+    if (!o->first || !o->keys)
+        return t;
+    const int64_t end = o->key0 + o->keys - begin;
+    t.from = o->key0 > begin ? attn_tiles(o->key0 - begin) * ATTN_T : 0;
+    t.end = end < len ? end : len;
+    return t.from < t.end ? t : (struct attn_there){0, 0};
 }
 
 static inline bool attn_bias_ok(const struct lf_k_attn_bias *b)

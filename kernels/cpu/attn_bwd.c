@@ -95,9 +95,10 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 
 struct doc {
     int64_t row, len, prefix;
-    const int32_t *runs;   /* of its rows, or NULL */
-    struct attn_part part; /* the queries that are looked at */
-    bool apart;            /* they have an axis of their own */
+    const int32_t *runs;     /* of its rows, or NULL */
+    struct attn_there there; /* its keys that are there, from a tile on */
+    struct attn_part part;   /* the queries that are looked at */
+    bool apart;              /* they have an axis of their own */
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
@@ -446,6 +447,27 @@ static void run_part(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     put_rows(lf_at_w(a->dq, d.part.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.part.n, s->d, t);
 }
 
+static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
+}
+
+/* Of a document's keys; those before the first whole tile that is there get zeros. */
+static void put_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                      const struct space *w, struct doc d, int64_t g)
+{
+    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    const int64_t n = d.there.end - d.there.from;
+    int64_t lo, hi;
+    attn_key_span(&a->own, a->rows, d.row, d.row + d.len, &lo, &hi);
+    void *dk = lf_at_w(a->dk, g * a->d, t), *dv = lf_at_w(a->dv, g * a->d_value, t);
+    zero_rows(dk, a->lddk, a->d, lo, hi - n, t);
+    zero_rows(dv, a->lddv, a->d_value, lo, hi - n, t);
+    put_rows(lf_at_w(dk, (hi - n) * a->lddk, t), a->lddk, w->dk, n, s->d, t);
+    put_rows(lf_at_w(dv, (hi - n) * a->lddv, t), a->lddv, w->dv, n, s->dv, t);
+}
+
 /* Adds the sums by j - i, of a document of len keys, to the rows of the table that they go by. */
 static void fold_bias(const struct lf_k_attn_bwd *a, const struct space *w, int64_t len, int64_t h)
 {
@@ -459,8 +481,8 @@ static void fold_bias(const struct lf_k_attn_bwd *a, const struct space *w, int6
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                       const struct space *w, struct doc d, int64_t i, int64_t g)
 {
-    const int64_t per = a->heads / a->groups;
-    const uint8_t t = a->own.first ? LF_F32 : a->x_type;
+    const int64_t per = a->heads / a->groups,
+                  rows = attn_tiles(d.there.end - d.there.from) * ATTN_T;
     if (attn_part_next(&a->own, i, d.row, d.len, &(struct attn_part){0}))
         pack_keys(a, s, w, d, g);
     memset(w->dk, 0, (size_t)(rows * s->dp) * sizeof(float));

@@ -95,4 +95,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 34
+finish 36

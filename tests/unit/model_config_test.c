@@ -901,8 +901,8 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(484, test_published());
-    TAP(308, test_errors());
+    TAP(514, test_published());
+    TAP(332, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(11, test_flops());

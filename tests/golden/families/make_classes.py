@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Make classes.txt: every model_type that transformers 5.23.0 has a class for to write texts (causal),
-to write texts about pictures (image) or to tell classes of pictures (told), and whether lf-convert
-imports it.
+to write texts about pictures (image), texts from texts (seq2seq) or to tell classes of pictures
+(told), and whether lf-convert imports it.
 
     known    a golden directory here or in ../vlm has a config.json of this model_type, or of one whose
              tensors and keys are the same (SAME)
@@ -21,7 +21,8 @@ from transformers.models.auto import modeling_auto
 VERSION = "5.23.0"
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAPS = (("causal", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
-        ("image", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES))
+        ("image", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES),
+        ("seq2seq", modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES))
 TOLD = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
 ENCODERS = {"clip", "siglip", "siglip2", "dinov2"}
 SAME = {"smolvlm": "idefics3", "camembert": "roberta"}
