@@ -58,6 +58,9 @@ least_room() {
         [ $room -lt 2000000 ] || bail "no room is enough: $*"
     done
 }
+# The libraries by which ranks meet, for LD_PRELOAD: light.sh has them loaded where there are ranks, and what one rank needs is to
+# count them, too.
+of_ranks() { LD_LIBRARY_PATH='' ldd "$1" | sed -n 's|^[[:space:]]*lib\(pmix\|ucs\|ucp\)[^ ]* => \(/[^ ]*\) .*|\2|p' | tr '\n' ' '; }
 
 # ---- ranks ----
 
