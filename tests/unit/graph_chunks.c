@@ -235,6 +235,16 @@ static void test_family(const char *family)
     rig_forget(&whole);
 }
 
+/* Encoder-decoders are in no chunks; without an encoder their positions by distance are refused. */
+static bool of_two_stacks(const char *family)
+{
+    static const char *const names[] = {"t5", "t5-v1.1", "mt5", "umt5"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], family) == 0)
+            return true;
+    return false;
+}
+
 /* Chunks that compute fewer rows than planned, as the whole model does. */
 static void test_few(void)
 {
@@ -255,7 +265,8 @@ int main(void)
 {
     TAP(5, test_few());
     for (size_t i = 0; i < lf_model_n_families; i++)
-        TAP(4, test_family(lf_model_families[i].name));
+        if (!of_two_stacks(lf_model_families[i].name))
+            TAP(4, test_family(lf_model_families[i].name));
     TAP(3, test_can_fail());
     TAP(11, test_refused());
     for (int i = 0; i < rig_n_models; i++)
