@@ -324,7 +324,8 @@ static const struct {
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 /* By instruction set, in the order of kernels[]. Those of AArch64 were seen under an emulator;
- * those of NEON are the same with any length of SVE's registers (tests/pack/arm.sh). */
+ * those of NEON are the same with any length of SVE's registers (tests/pack/arm.sh), and those of
+ * SVE with 512 bits are AVX-512's, as seen on a processor. */
 static const struct {
     const char *family;
     uint64_t bits[KERNELS];
@@ -334,6 +335,12 @@ static const struct {
              {"cpu-avx2",
               {0xa0cd2b9e8e6d6bec, 0x59f8298c7d8d1850, 0x9fdecfeac944a45b, 0xbf285d8a4ac0c236,
                0x14ef81dfd01ecd06, 0x847914cf222fa997}},
+             {"cpu-avx512",
+              {0xc66859df8c9fa9b8, 0xd14311bf37e9d6fd, 0xc12dfbb7870c9c35, 0x4d8b414d6518f0f9,
+               0x14ef81dfd01ecd06, 0xb2e365a27414b524}},
+             {"cpu-avx512bf16",
+              {0xeb122866daf0d6d7, 0xd14311bf37e9d6fd, 0xc12dfbb7870c9c35, 0x4d8b414d6518f0f9,
+               0x14ef81dfd01ecd06, 0xb2e365a27414b524}},
              {"cpu-neon",
               {0xa0cd2b9e8e6d6bec, 0xf988080b6a3d01f0, 0x6bf4c030a1d4ccae, 0x68878eed231b5e67,
                0x14ef81dfd01ecd06, 0x59e3fd3ef0f7ab2b}},
