@@ -240,8 +240,11 @@ static void shuffle_sentences(const lf_seq2seq *s, const struct lf_seq2seq_row *
         put(out, &put_n, r->text + begin[order[i]], begin[order[i] + 1] - begin[order[i]]);
 }
 
+/* exp(-mean) is far from the least number that a double has up to this mean. */
+#define MEAN_MOST 500.0
+
 /* By inversion. */
-static int32_t draw_poisson(struct draws *d, double mean, int32_t most)
+static int32_t draw_poisson_few(struct draws *d, double mean, int32_t most)
 {
     const double u = (double)draw(d) * (1.0 / 4294967296.0);
     double p = exp(-mean), sum = p;
@@ -252,6 +255,15 @@ static int32_t draw_poisson(struct draws *d, double mean, int32_t most)
         sum += p;
     }
     return n;
+}
+
+/* The sum of numbers that have Poisson distributions has one of the sum of their means. */
+static int32_t draw_poisson(struct draws *d, double mean, int32_t most)
+{
+    int32_t n = 0;
+    for (; mean > MEAN_MOST; mean -= MEAN_MOST)
+        n += draw_poisson_few(d, MEAN_MOST, most - n);
+    return n + draw_poisson_few(d, mean, most - n);
 }
 
 /* Lengths of spans with the sum `noise`; returns their number. */

@@ -107,6 +107,29 @@ static void test_golden(void)
     json_decref(all);
 }
 
+/* Of 990 tokens that are taken out a first span has 900 or so, and a second one the others. */
+static void test_long_spans(void)
+{
+    enum { TEXT = 1000, TRIES = 50 };
+    static int32_t text[TEXT], work[3 * TEXT + 2], source[TEXT + 2], target[TEXT + 2];
+    const lf_seq2seq s = {
+        .kind = LF_SEQ2SEQ_DENOISE, .share = 0.99, .mean = 900, .mask_token = 3, .begin = -1};
+    struct lf_seq2seq_row r = {
+        .eos = EOS, .text = text, .n = TEXT, .work = work, .source = source, .target = target};
+    int two = 0;
+    for (int i = 0; i < TEXT; i++)
+        text[i] = 4;
+    for (int i = 0; i < TRIES; i++) {
+        int masks = 0;
+        r.sample = i;
+        lf_seq2seq_corrupt(&s, &r);
+        for (int k = 0; k < r.n_source; k++)
+            masks += source[k] == s.mask_token;
+        two += masks == 2;
+    }
+    tap_ok(two >= TRIES - 2, "spans of 900 tokens are drawn: %d of %d", two, TRIES);
+}
+
 static void test_refused(void)
 {
     const lf_seq2seq span = {.kind = LF_SEQ2SEQ_SPAN,
@@ -482,6 +505,7 @@ int main(void)
     char plain[4000], two[4000];
     lf_err err = LF_ERR_INIT;
     TAP(18, test_golden());
+    TAP(1, test_long_spans());
     TAP(11, test_refused());
     snprintf(plain, sizeof plain, "%s/plain", tap_tmpdir());
     snprintf(two, sizeof two, "%s/pairs", tap_tmpdir());
