@@ -313,6 +313,10 @@ static int check_seq2seq(const struct lf_train_config *c, const lf_model_config 
         return lf_fail(err, LF_EINVAL,
                        "this model is an encoder-decoder ([model] encoder_layers): give "
                        "source_length, the tokens that its encoder reads of a sequence");
+    if (c->seq2seq.source_length > mc->max_positions)
+        return lf_fail(err, LF_EINVAL,
+                       "source_length = %d is more than [model] max_positions = %lld",
+                       c->seq2seq.source_length, (long long)mc->max_positions);
     if (c->guest)
         return lf_fail(err, LF_ENOTSUP,
                        "samples during training (sample_interval) continue texts, and an "

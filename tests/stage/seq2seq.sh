@@ -53,10 +53,14 @@ near small "micro-batches of half the size"
 if have_ranks; then
     on 2 data --steps 10
     near data "two ranks"
-    on 2 zero --steps 10 --zero 2
-    near zero "and with a part of the state each"
+    for part in 1 2 3; do
+        on 2 zero$part --steps 10 --zero $part
+        near zero$part "and with a part of the state each, zero = $part"
+    done
+    rm -rf "$dir/kill"
+    rank_killed 2 "--zero 3" --save-interval 2
 else
-    skip_some 2 "ranks cannot be started here"
+    skip_some 6 "ranks cannot be started here"
 fi
 
 # --- what goes with what ---
@@ -71,6 +75,7 @@ refused() { # refused WORDS TEXT ARGS...
 refused "there are sentinels = 2" "more spans than sentinels" --sentinels 2
 refused "sentinel_token = 96: the vocabulary has 96" "a sentinel that there is not" --sentinel-token 96
 refused "begin_token belongs to objective = denoise" "an option of the other objective" --begin-token 5
+refused "source_length = 65 is more than [model] max_positions = 64" "a source beyond the positions" --source-length 65
 refused "packing has no meaning" "whole documents" --packing bfd
 grep -v source_length "$dir/run.ini" >"$dir/none.ini"
 train "$pretrain" "$dir/none.ini" none
@@ -113,4 +118,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 19
+finish 24
