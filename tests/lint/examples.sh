@@ -25,6 +25,10 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         mkdir data && echo '{"prompt":"a[SEP]a[SEP]"}' >data/twice.jsonl && echo '{"text":"a[SEP]"}' >data/graded.jsonl
         echo "some text" >text.txt && sed "s|@TEXT@|$tmp/$name/text.txt|" "$p" >pipeline.ini
         ;;
+    spans)
+        mkdir data && echo '{"prompt_token_ids":[30,16,0]}' >data/sources.jsonl
+        echo "some text" >text.txt && sed "s|@TEXT@|$tmp/$name/text.txt|" "$p" >pipeline.ini
+        ;;
     parallel) echo "some text" >corpus.txt ;;
     later-tokens) echo "some text" >text.txt && echo '{"prompt":"some"}' >prompts.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
@@ -95,4 +99,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 36
+finish 38
