@@ -22,7 +22,7 @@ lf_draws lf_draws_of(uint64_t seed, uint32_t site, int64_t sample, uint32_t pict
 uint32_t lf_draw(lf_draws *d)
 {
     if (d->n % 4 == 0)
-        lf_philox(d->four, d->seed, d->site, d->sample, d->picture << 16 | d->n / 4);
+        lf_philox(d->four, d->seed, d->site, d->sample ^ (uint64_t)d->picture << 44, d->n / 4);
     return d->four[d->n++ % 4];
 }
 
@@ -45,9 +45,12 @@ double lf_draw_normal(lf_draws *d)
 double lf_draw_beta(lf_draws *d, double alpha)
 {
     for (int i = 0; i < 4096; i++) {
-        const double x = pow(lf_draw_u01(d), 1 / alpha), y = pow(lf_draw_u01(d), 1 / alpha);
+        const double u = lf_draw_u01(d), v = lf_draw_u01(d), x = pow(u, 1 / alpha),
+                     y = pow(v, 1 / alpha);
         if (x + y <= 1 && x + y > 0)
             return x / (x + y);
+        if (x + y <= 1 && u > 0 && v > 0) /* both are too small for numbers, but not their ratio */
+            return 1 / (1 + exp((log(v) - log(u)) / alpha));
     }
     return 0.5;
 }

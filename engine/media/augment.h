@@ -49,10 +49,11 @@ struct lf_augment {
     uint8_t fill[3];    /* the loader's: what normalises to 0 */
 };
 
-/* Draws of one picture, one behind the other. */
+/* Draws of one picture, one behind the other: the words of Philox (engine/base/rng.h) at a = sample
+ * ^ picture 2^44, b = n / 4. A sample is below 2^44, a picture below 2^20. */
 typedef struct lf_draws {
     uint64_t seed, sample;
-    uint32_t site, picture, n; /* n: draws so far; at most 2^18 */
+    uint32_t site, picture, n; /* n: draws so far */
     uint32_t four[4];
 } lf_draws;
 lf_draws lf_draws_of(uint64_t seed, uint32_t site, int64_t sample, uint32_t picture);

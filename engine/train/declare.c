@@ -51,6 +51,10 @@ static int decay_rates(const struct lf_train_model *m, const struct lf_train_con
         return lf_fail(err, LF_ENOTSUP,
                        "layer_decay is of models with one stack of layers, and this one has an "
                        "encoder of pictures and a decoder; take lr_scale");
+    if (lf_model_is_seq2seq(mc))
+        return lf_fail(err, LF_ENOTSUP,
+                       "layer_decay is of models with one stack of layers, and this one has an "
+                       "encoder and a decoder; take lr_scale");
     for (int i = 0; i < lf_pstore_count(m->ps); i++) {
         const int64_t depth = depth_of(lf_pstore_desc(m->ps, i)->name, sees ? "vision." : "", n);
         lf_pstore_set_lr(m->ps, i, pow(c->layer_decay, (double)(n + 1 - depth)));

@@ -76,6 +76,7 @@ refused "there are sentinels = 2" "more spans than sentinels" --sentinels 2
 refused "sentinel_token = 96: the vocabulary has 96" "a sentinel that there is not" --sentinel-token 96
 refused "begin_token belongs to objective = denoise" "an option of the other objective" --begin-token 5
 refused "source_length = 65 is more than [model] max_positions = 64" "a source beyond the positions" --source-length 65
+refused "layer_decay is of models with one stack of layers" "rates by layer, of which there are two stacks" --layer-decay 0.8
 refused "packing has no meaning" "whole documents" --packing bfd
 grep -v source_length "$dir/run.ini" >"$dir/none.ini"
 train "$pretrain" "$dir/none.ini" none
@@ -118,4 +119,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 24
+finish 25

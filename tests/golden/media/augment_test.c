@@ -102,11 +102,11 @@ static void test_draws(void)
 {
     uint32_t four[4];
     lf_draws d = lf_draws_of(7, LF_SITE_AUGMENT, 11, 3), e = d;
-    lf_philox(four, 7, 0x4155472Eu, 11, 3u << 16);
+    lf_philox(four, 7, 0x4155472Eu, 11 | (uint64_t)3 << 44, 0);
     bool equal = true;
     for (int i = 0; i < 4; i++)
         equal = equal && lf_draw(&d) == four[i];
-    lf_philox(four, 7, 0x4155472Eu, 11, (3u << 16) + 1);
+    lf_philox(four, 7, 0x4155472Eu, 11 | (uint64_t)3 << 44, 1);
     tap_ok(equal && lf_draw(&d) == four[0], "draws are words of Philox, in their order");
     tap_ok(lf_draw_below(&e, 10) < 10, "below a bound");
     int n = 0;
@@ -124,6 +124,38 @@ static void test_draws(void)
            sum / n, square / n);
     tap_ok(fabs(beta / n - 0.5) < 0.01 && fabs(spread / n - 1 / (4 * 2.6)) < 0.004,
            "Beta(0.8, 0.8): mean %.3f, variance %.4f", beta / n, spread / n);
+}
+
+/* A large picture that is erased takes more draws than 2^18: they neither come again nor are those
+ * of the next picture. */
+static void test_many_draws(void)
+{
+    uint32_t first[4], next[4], bad = 0, last[4] = {0};
+    lf_draws d = lf_draws_of(7, LF_SITE_ERASE, 11, 1), e = lf_draws_of(7, LF_SITE_ERASE, 11, 2);
+    for (int i = 0; i < 4; i++) {
+        first[i] = lf_draw(&d);
+        next[i] = lf_draw(&e);
+    }
+    for (int i = 4; i < 1 << 19; i++) {
+        last[i % 4] = lf_draw(&d);
+        bad += i % 4 == 3 &&
+               (memcmp(last, first, sizeof first) == 0 || memcmp(last, next, sizeof next) == 0);
+    }
+    tap_ok(bad == 0, "2^19 draws of one picture: %u of its own first or of its neighbour's", bad);
+}
+
+/* Beta of a very small alpha is 0 or 1, not one half. */
+static void test_small_alpha(void)
+{
+    int ends = 0, high = 0;
+    for (int i = 0; i < 1000; i++) {
+        lf_draws d = lf_draws_of(1, LF_SITE_BLEND, i, 0);
+        const double b = lf_draw_beta(&d, 1e-9);
+        ends += b < 1e-6 || b > 1 - 1e-6;
+        high += b > 0.5;
+    }
+    tap_ok(ends == 1000 && high > 430 && high < 570,
+           "Beta(1e-9, 1e-9): %d of 1,000 at an end, %d at 1", ends, high);
 }
 
 /* Boxes are in the picture, of the ratios and shares that are asked for. */
@@ -278,6 +310,8 @@ int main(void)
     TAP(N_FLAT, test_ops(flat, json_object_get(flat, "ops")));
     TAP(N_BOXES + 1, test_boxes(o));
     TAP(4, test_draws());
+    TAP(1, test_many_draws());
+    TAP(1, test_small_alpha());
     TAP(3, test_box_draws());
     TAP(2, test_change(o));
     TAP(1, test_cut(&(lf_patches){.side = P, .merge = 1, .times = 1, .order = LF_PATCH_CYX}));
