@@ -454,17 +454,37 @@ typedef struct encoding {
     bool all_train;
 } encoding;
 
+/* What a document is: its text and, of a prompt, its pictures, for prompts of many pictures are one
+ * and the same. */
+static int hash_content(uint8_t d[LF_HASH_BYTES], const tok_rows *r, const lf_buf *text,
+                        lf_err *err)
+{
+    const size_t n = r->docs.kind == LF_ROW_PROMPT ? r->pics.n : 0;
+    if (!n)
+        return lf_hash_buf(d, text->data, text->len, err);
+    lf_hash *h = lf_hash_create(err);
+    if (!h)
+        return LF_ENOMEM;
+    lf_hash_update(h, text->data, text->len);
+    for (size_t i = 0; i < n; i++)
+        lf_hash_update(h, r->pics.v[i].sha256, sizeof r->pics.v[i].sha256);
+    lf_hash_final(h, d);
+    lf_hash_destroy(h);
+    return 0;
+}
+
 /* By content, so re-runs, other orders and other shard sizes keep every document, and its copies,
  * on its side. */
-static int choose_split(const encoding *e, const lf_buf *text, int *split, lf_err *err)
+static int choose_split(const encoding *e, const tok_rows *r, const lf_buf *text, int *split,
+                        lf_err *err)
 {
     uint8_t d[LF_HASH_BYTES];
     *split = SPLIT_TRAIN;
     if (e->all_train)
         return 0;
-    int rc = lf_hash_buf(d, text->data, text->len, err);
+    int rc = hash_content(d, r, text, err);
     uint64_t h = 0;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8 && rc == 0; i++)
         h = h << 8 | d[i];
     /* The seed turns the circle of hash values. */
     h += (uint64_t)e->s->valid_seed * 0x9E3779B97F4A7C15u;
@@ -482,7 +502,7 @@ static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *e
     lf_tokenize_where(where, sizeof(where), e->corpus, b, i);
     int rc = lf_tokenize_row(r, b, i, where, &text, err);
     if (rc == 0 && r->docs.fate == LF_ROW_KEPT)
-        rc = choose_split(e, text, &split, err);
+        rc = choose_split(e, r, text, &split, err);
     return rc != 0 ? rc : lf_tokenize_row_put(r, b, i, text, split, err);
 }
 

@@ -365,7 +365,8 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "0",
      .max = 0.5,
-     .help = "share of documents kept for validation, chosen by their content"},
+     .help = "share of documents kept for validation, chosen by their content: the text, and the "
+             "pictures of prompts"},
     {.name = "valid_seed",
      .type = LF_OPT_INT,
      .cls = ID,
