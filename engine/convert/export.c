@@ -10,6 +10,7 @@
 #include "engine/convert/hf_priv.h"
 #include "engine/convert/priv.h"
 #include "engine/convert/quantised.h"
+#include "engine/model/label_names.h"
 #include "engine/model/vision.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
@@ -585,6 +586,16 @@ static int add_pinpoints(const struct export *ex, json_t *o, lf_err *err)
     return 0;
 }
 
+/* Labels keep the names that they came in with. */
+static int name_labels(const struct export *ex, json_t *o, lf_err *err)
+{
+    const int64_t n = lf_label_count(&ex->config);
+    json_t *names = lf_label_names(lf_ckpt_state(ex->ckpt), n);
+    const int rc = names ? lf_hf_write_labels(n, names, o, err) : 0;
+    json_decref(names);
+    return rc;
+}
+
 /* From the tables. Of a model that sees they leave out how its pictures are cut: while config.json
  * describes it, only the type of its weights is new. */
 static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *err)
@@ -602,6 +613,8 @@ static json_t *make_config(struct export *ex, json_t *was, bool same, lf_err *er
     }
     if (rc == 0 && add_inert(o, was))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = name_labels(ex, o, err);
     if (rc == 0 && ex->family->sight)
         rc = add_pinpoints(ex, o, err);
     if (rc == 0)

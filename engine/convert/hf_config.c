@@ -654,7 +654,7 @@ static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err)
+int lf_hf_write_labels(int64_t n, const json_t *called, json_t *o, lf_err *err)
 {
     json_t *names = json_object(), *numbers = json_object();
     int bad = !names || !numbers;
@@ -662,8 +662,9 @@ int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err)
         char key[32], name[40];
         snprintf(key, sizeof key, "%lld", (long long)i);
         snprintf(name, sizeof name, "LABEL_%s", key);
-        bad = json_object_set_new(names, key, json_string(name)) ||
-              json_object_set_new(numbers, name, json_integer(i));
+        const char *is = called ? json_string_value(json_array_get(called, (size_t)i)) : name;
+        bad = json_object_set_new(names, key, json_string(is)) ||
+              json_object_set_new(numbers, is, json_integer(i));
     }
     bad = bad || json_object_set(o, "id2label", names) || json_object_set(o, "label2id", numbers);
     json_decref(names);
@@ -682,7 +683,7 @@ static bool discriminates(const lf_model_config *c)
 static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
 {
     const int64_t n = c->output == LF_OUTPUT_LABELS ? c->labels : 1;
-    const int rc = lf_hf_write_labels(n, o, err);
+    const int rc = lf_hf_write_labels(n, NULL, o, err);
     if (rc == 0 && (json_object_set_new(o, "num_labels", json_integer(n)) ||
                     (n == 1 && json_object_set_new(o, "problem_type", json_string("regression")))))
         return lf_fail(err, LF_ENOMEM, "out of memory");

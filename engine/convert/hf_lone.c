@@ -84,6 +84,6 @@ int lf_hf_write_lone(const struct lf_hf_family *f, const lf_model_config *c, jso
                        f->name, f->name);
     int rc = lf_hf_write_keys(t->keys, c, o, err);
     if (rc == 0 && f->lone->beside == LF_BESIDE_CLASSES)
-        rc = lf_hf_write_labels(c->classes.labels, o, err);
+        rc = lf_hf_write_labels(c->classes.labels, NULL, o, err);
     return rc != 0 ? rc : t->write(c, o, err);
 }

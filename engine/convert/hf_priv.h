@@ -17,8 +17,9 @@ int lf_hf_read_keys(lf_hf_reader *r, const struct lf_hf_key *keys, lf_model_conf
 int lf_hf_check_left(const lf_hf_reader *r, const char *type, lf_err *err);
 /* How many labels a config.json has: num_labels, or as many as have names; 2 where nothing says. */
 int64_t lf_hf_labels(json_t *config);
-/* Names for so many, as transformers gives them: id2label and label2id. */
-int lf_hf_write_labels(int64_t n, json_t *o, lf_err *err);
+/* id2label and label2id of n labels by an array of their names; NULL: LABEL_k, as transformers
+ * gives them. */
+int lf_hf_write_labels(int64_t n, const json_t *called, json_t *o, lf_err *err);
 /* Reads what an entry of families_*.c describes from one object. */
 int lf_hf_read_object(lf_model_config *c, const struct lf_hf_family *f, json_t *o, const char *path,
                       lf_err *err);

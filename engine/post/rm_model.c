@@ -9,6 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/graph/plan.h"
 #include "engine/infer/loaded.h"
+#include "engine/model/label_names.h"
 #include "engine/post/rm_score.h"
 
 struct lf_rm {
@@ -16,6 +17,7 @@ struct lf_rm {
     struct lf_rm_scorer_opts o;
     lf_rm_norm norm; /* of the checkpoint; with an adapter what its run measured */
     lf_rm_scorer *scorer;
+    json_t *names; /* of labels; NULL: none */
 };
 
 /* ---- normalisation ---- */
@@ -69,7 +71,13 @@ static int add_chain(void *user, lf_loaded *m, lf_err *err)
 
 static int read_state(void *user, json_t *state, const char *where, lf_err *err)
 {
-    return lf_rm_norm_read(&((lf_rm *)user)->norm, state, where, err);
+    lf_rm *r = user;
+    json_t *names = lf_label_names(state, lf_label_count(&r->m.model));
+    if (names) {
+        json_decref(r->names);
+        r->names = names;
+    }
+    return lf_rm_norm_read(&r->norm, state, where, err);
 }
 
 static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, lf_err *err)
@@ -149,12 +157,18 @@ void lf_rm_close(lf_rm *r)
         return;
     lf_rm_scorer_destroy(r->scorer);
     lf_loaded_fini(&r->m);
+    json_decref(r->names);
     free(r);
 }
 
 const lf_model_config *lf_rm_config(const lf_rm *r)
 {
     return &r->m.model;
+}
+
+const json_t *lf_rm_label_names(const lf_rm *r)
+{
+    return r->names;
 }
 
 int64_t lf_rm_max_context(const lf_rm *r)

@@ -306,22 +306,31 @@ static void add_score(const lf_rm_rows *r, lf_buf *out, const char *key, const l
 }
 
 /* What a model that gives no score told of a text. */
-static void add_told(const lf_rm_rows *r, int64_t width, const float *x, lf_buf *out)
+static void add_told(const lf_rm_rows *r, const json_t *names, int64_t width, const float *x,
+                     lf_buf *out)
 {
-    static const char *const names[] = {[LF_RM_GIVES_LABELS] = "labels",
-                                        [LF_RM_GIVES_SPAN] = "span",
-                                        [LF_RM_GIVES_VECTOR] = "embedding"};
-    lf_buf_addf(out, ",\"%s\":", names[r->o.gives]);
+    static const char *const told[] = {[LF_RM_GIVES_LABELS] = "labels",
+                                       [LF_RM_GIVES_SPAN] = "span",
+                                       [LF_RM_GIVES_VECTOR] = "embedding"};
+    lf_buf_addf(out, ",\"%s\":", told[r->o.gives]);
     for (int64_t i = 0; i < width; i++)
         lf_buf_addf(out, "%c%.9g", i ? ',' : '[', (double)x[i]);
     lf_buf_addc(out, ']');
-    if (r->o.gives == LF_RM_GIVES_LABELS && width > 1)
-        lf_buf_addf(out, ",\"class\":%lld", (long long)lf_label_best(x, width));
+    if (r->o.gives != LF_RM_GIVES_LABELS || width < 2)
+        return;
+    const int64_t best = lf_label_best(x, width);
+    const json_t *name = names ? json_array_get(names, (size_t)best) : NULL;
+    lf_buf_addf(out, ",\"class\":%lld", (long long)best);
+    if (name) {
+        lf_buf_adds(out, ",\"name\":");
+        lf_buf_add_json(out, json_string_value(name), json_string_length(name));
+    }
 }
 
-static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm_norm *norm,
+static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm *rm,
                      const lf_rm_text *t, const float *x, int64_t width, lf_buf *out)
 {
+    const lf_rm_norm *norm = lf_rm_norm_of(rm);
     lf_buf_adds(out, "{\"id\":");
     lf_buf_add_json(out, row->id, strlen(row->id));
     if (row->subset) {
@@ -340,7 +349,7 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
         if (r->o.gives == LF_RM_GIVES_SCORE)
             add_score(r, out, "score", norm, x[0]);
         else
-            add_told(r, width, x, out);
+            add_told(r, lf_rm_label_names(rm), width, x, out);
         lf_buf_addf(out, ",\"tokens\":%zu", t[0].n);
     }
     if (r->o.ids && row->texts) {
@@ -383,7 +392,7 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
     if (b.n_pics) /* the block ends here */
         (void)lf_rm_see(rm, NULL, NULL);
     for (size_t i = first, t = 0; i < first + n && rc == 0; t += r->rows[i++].texts)
-        add_line(r, &r->rows[i], norm, b.texts + t, b.score + t * (size_t)width, width, out);
+        add_line(r, &r->rows[i], rm, b.texts + t, b.score + t * (size_t)width, width, out);
     block_fini(&b);
     return rc != 0 ? rc : lf_buf_check(out, err);
 }

@@ -8,6 +8,7 @@
  *         {"id":"b","chosen":1.25,"rejected":-0.5,"correct":true,"tokens":[14,17]}
  *     a text, by a model with labels (with the class of several), or that finds answers:
  *         {"id":"a","labels":[-0.5,2.25],"class":1,"tokens":14}
+ *         {"id":"a","labels":[-0.5,2.25],"class":1,"name":"dog","tokens":14}    where it has names
  *         {"id":"a","span":[3,5],"tokens":14}
  *     a text, as a vector:
  *         {"id":"a","embedding":[0.125,-0.5],"tokens":14}

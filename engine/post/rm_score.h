@@ -136,6 +136,8 @@ int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c,
                      const struct lf_rm_opts *o, lf_err *err);
 
 const lf_model_config *lf_rm_config(const lf_rm *r);
+/* Borrowed: the names of its labels (engine/model/label_names.h); NULL: it has none. */
+const json_t *lf_rm_label_names(const lf_rm *r);
 int64_t lf_rm_max_context(const lf_rm *r);
 /* Returns the identity (hex) of the checkpoint, or of the adapter, which knows its base. */
 const char *lf_rm_identity(const lf_rm *r);

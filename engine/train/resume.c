@@ -10,6 +10,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/model/label_names.h"
 #include "engine/model/same_tokenizer.h"
 #include "engine/model/vision.h"
 #include "engine/model/weights.h"
@@ -141,9 +142,8 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
  * such as the ids of tokens around a picture, so checkpoints hand it on. */
 static void keep_config(lf_trainer *t, const json_t *state)
 {
-    json_t *v = json_object_get(json_object_get(state, "hf"), "config");
-    v = v ? v : json_object_get(state, "hf_config");
-    if (!t->mc.vision.family || !json_is_string(v))
+    json_t *v = lf_label_config(state);
+    if (!v || (!t->mc.vision.family && !lf_label_count(&t->mc)))
         return;
     json_decref(t->hf_config);
     t->hf_config = json_incref(v);
