@@ -24,7 +24,7 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     const void *const classes[] = {&q->column,       &q->teacher,     &q->augment.crop_scale,
                                    &q->augment.flip, &q->augment.ops, &q->augment.magnitude,
                                    &q->smoothing,    &q->mixup,       &q->cutmix,
-                                   &q->erase,        &q->drop_path};
+                                   &q->erase,        &q->drop_path,   &q->repeats};
     int rc = 0;
     if (p->objective != PRETRAIN_MAE)
         rc = refuse_given(o, mae, sizeof mae / sizeof *mae, "mae", err);
@@ -99,6 +99,13 @@ static int read_classes(struct pretrain *p, const lf_optset *o, lf_err *err)
     struct lf_class_train_opts *q = &p->told;
     if (lf_optset_given(o, &q->augment.magnitude) && !q->augment.ops)
         return lf_fail(err, LF_EINVAL, "rand_magnitude is of rand_ops, of which there are none");
+    const bool varies = q->augment.crop_scale > 0 || q->augment.flip || q->augment.ops ||
+                        q->erase > 0 || q->mixup > 0 || q->cutmix > 0 || q->drop_path > 0;
+    if (q->repeats > 1 && !varies)
+        return lf_fail(err, LF_EINVAL,
+                       "repeats = %d: nothing changes pictures, so the same would come again; give "
+                       "crop_scale, flip, rand_ops, erase, mixup, cutmix or drop_path",
+                       q->repeats);
     if (q->teacher && !q->teacher[0])
         q->teacher = NULL;
     q->seed = p->c.seed;

@@ -127,6 +127,16 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, told.augment.crop_scale),
      .help = "pictures that are trained on are random boxes of at least this share of the area, "
              "brought to the size of the model; 0: as the processor makes them. 0.08 is usual"},
+    {.name = "repeats",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "1",
+     .min = 1,
+     .max = 64,
+     .field = LF_OPT_FIELD(CONFIG, told.repeats),
+     .help =
+         "each picture comes so many times in a batch, changed at random every time (repeated "
+         "augmentation); batch is a multiple of twice that, and an epoch so many times as long"},
     {.name = "flip",
      .type = LF_OPT_BOOL,
      .cls = ID,

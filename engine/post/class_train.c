@@ -404,12 +404,12 @@ static const char *const valid_metrics[] = {"valid_loss", "valid_accuracy", "val
 
 static json_t *identity_of(const struct lf_class_train_opts *o)
 {
-    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:i, s:i}", "loss",
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:i, s:i, s:i}", "loss",
                      "classes", "column", o->column, "teacher", o->teacher ? o->teacher : "",
                      "smoothing", o->smoothing, "mixup", o->mixup, "cutmix", o->cutmix, "erase",
                      o->erase, "drop_path", o->drop_path, "crop_scale", o->augment.crop_scale,
                      "flip", o->augment.flip, "rand_ops", o->augment.ops, "rand_magnitude",
-                     o->augment.magnitude);
+                     o->augment.magnitude, "repeats", o->repeats);
 }
 
 lf_class_train *lf_class_train_create(const struct lf_class_train_opts *o, lf_err *err)
@@ -425,6 +425,7 @@ lf_class_train *lf_class_train_create(const struct lf_class_train_opts *o, lf_er
                                   .units = "pictures",
                                   .pictures = true,
                                   .augment = changes ? &t->o.augment : NULL,
+                                  .repeats = o->repeats,
                                   .graph = graph,
                                   .prepare = prepare,
                                   .inputs = inputs,

@@ -17,7 +17,8 @@
  * pictures, for attention and MLP each, and 1 / (1 - that) times as much in the others.
  *
  * Pictures that are trained on are changed by augment (engine/media/augment.h), then erased, then
- * mixed.
+ * mixed. With repeats = k (Hoffer et al. 2020, arXiv:1901.09335) each comes k times in a batch,
+ * changed anew every time: a document counts as k samples, whose numbers the draws are of.
  */
 #ifndef LF_POST_CLASS_TRAIN_H
 #define LF_POST_CLASS_TRAIN_H
@@ -36,6 +37,7 @@ struct lf_class_train_opts {
     double mixup, cutmix;      /* alphas, 0: not done */
     double erase;              /* share of the pictures */
     double drop_path;          /* of the last layer; stochastic depth, see below */
+    int repeats;               /* each picture comes so many times in a batch; see loader.h */
     uint64_t seed;
     int threads;
 };

@@ -138,6 +138,10 @@ typedef struct lf_loader_config {
     bool pictures;
     /* changes each picture that is trained on (engine/media/augment.h); borrowed; NULL: none */
     const struct lf_augment *augment;
+    /* In training each sample comes so many times in a batch, every time with a number of its own:
+     * samples 2 k r + 2 j and the next, j < k = repeats, are 2 r and 2 r + 1 of the order without
+     * repeats. Batches are multiples of 2 k. 0, 1: it comes once. Not with megatron. */
+    int repeats;
     /* hides tokens of plain documents (mlm.h); borrowed; NULL: targets are the next tokens */
     const lf_mlm *mlm;
     /* plain documents become sources and targets; borrowed; NULL: there is one axis */

@@ -288,6 +288,7 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
     int rc;
     o->mode = c->mode;
     o->seed = c->seed;
+    o->repeats = !valid && c->repeats > 1 ? (uint32_t)c->repeats : 1;
     o->n_samples = valid ? valid_samples(l, c->max_tokens) : (int64_t)1 << 62;
     for (size_t k = 0; k < c->n_sources; k++)
         weight[k] = valid ? 1 : c->sources[k].weight;
@@ -382,6 +383,10 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     }
     if (c->seq2seq)
         hash_seq2seq(h, c);
+    if (l->order.repeats > 1) {
+        snprintf(text, sizeof text, "repeats %u", l->order.repeats);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
     for (size_t k = 0; k < c->n_sources; k++) {
         lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
         if (c->megatron)

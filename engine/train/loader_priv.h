@@ -96,6 +96,7 @@ struct lf_order {
     uint32_t w[LF_LOADER_MAX_SOURCES], total;
     uint64_t n[LF_LOADER_MAX_SOURCES]; /* sequences of a source */
     uint64_t seed;
+    uint32_t repeats;  /* of lf_loader_config, at least 1 */
     int64_t n_samples; /* their number with VALID; INT64_MAX with TRAIN */
     const lf_loader_ramp *ramp;
     size_t n_ramp;

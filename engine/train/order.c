@@ -142,6 +142,10 @@ void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t
 
 /* ---- samples ---- */
 
+/* Samples that are repeated stand this far apart, so that neighbours, which are mixed with each
+ * other, are two. */
+enum { APART = 2 };
+
 void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample)
 {
     w->sample = sample;
@@ -153,7 +157,37 @@ void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sampl
         for (uint64_t i = 0; o->n_sources > 1 && i < (uint64_t)sample; i++)
             w->count[lf_megatron_blend_choose(o->mw, o->n_sources, i, w->count)]++;
     } else if (o->mode == LF_LOADER_TRAIN)
-        blend_counts(w->count, o->w, o->n_sources, o->total, (uint64_t)sample);
+        blend_counts(w->count, o->w, o->n_sources, o->total,
+                     o->repeats > 1 ? (uint64_t)sample / (APART * o->repeats) * APART
+                                    : (uint64_t)sample);
+}
+
+/* Choice i of the sources, before which `count` were made. */
+static size_t next_choice(const struct lf_order *o, uint64_t i, uint64_t *count, uint64_t *sequence,
+                          uint64_t *epoch)
+{
+    uint32_t key[4];
+    const size_t k = lf_blend_choose(o->w, o->n_sources, o->total, i, count);
+    const uint64_t j = count[k]++;
+    *epoch = j / o->n[k];
+    lf_philox(key, o->seed, SITE_EPOCH, *epoch, (uint32_t)k);
+    *sequence = lf_rng_permute((uint64_t)key[1] << 32 | key[0], SITE_SHUFFLE, o->n[k], j % o->n[k]);
+    return k;
+}
+
+/* Sample i with repeats; w->count is of the choices before its group. */
+static size_t next_repeated(struct lf_walker *w, const struct lf_order *o, uint64_t i,
+                            uint64_t *sequence, uint64_t *epoch)
+{
+    const uint64_t span = (uint64_t)APART * o->repeats, at = i % span;
+    uint64_t count[LF_LOADER_MAX_SOURCES];
+    size_t k = 0;
+    memcpy(count, w->count, o->n_sources * sizeof *count);
+    for (uint64_t j = 0; j <= at % APART; j++)
+        k = next_choice(o, i / span * APART + j, count, sequence, epoch);
+    if (at + 1 == span)
+        memcpy(w->count, count, o->n_sources * sizeof *count);
+    return k;
 }
 
 void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source,
@@ -169,14 +203,10 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
     } else if (o->megatron) {
         k = o->n_sources > 1 ? lf_megatron_blend_choose(o->mw, o->n_sources, i, w->count) : 0;
         *sequence = w->count[k]++;
+    } else if (o->repeats > 1) {
+        k = next_repeated(w, o, i, sequence, &e);
     } else {
-        uint32_t key[4];
-        k = lf_blend_choose(o->w, o->n_sources, o->total, i, w->count);
-        uint64_t j = w->count[k]++;
-        e = j / o->n[k];
-        lf_philox(key, o->seed, SITE_EPOCH, e, (uint32_t)k);
-        *sequence =
-            lf_rng_permute((uint64_t)key[1] << 32 | key[0], SITE_SHUFFLE, o->n[k], j % o->n[k]);
+        k = next_choice(o, i, w->count, sequence, &e);
     }
     *source = k;
     if (epoch)
@@ -215,6 +245,12 @@ int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *e
         int rc = lf_loader_check_batch(o->ramp[r].samples, B, ranks, err);
         if (rc != 0)
             return rc;
+        if (o->repeats > 1 && o->ramp[r].samples % (APART * (int64_t)o->repeats))
+            return lf_fail(
+                err, LF_EINVAL,
+                "a batch of %lld samples is not a multiple of %d: repeats = %u has pairs "
+                "of samples that often in it",
+                (long long)o->ramp[r].samples, (int)(APART * o->repeats), o->repeats);
         if (r && o->ramp[r].from_sample <= o->ramp[r - 1].from_sample)
             return lf_fail(err, LF_EINVAL,
                            "the rows of the batch schedule are not ascending at sample %lld",

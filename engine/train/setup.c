@@ -183,10 +183,12 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
         *steps =
             lf_ramp_steps_to(c->ramp, c->n_ramp, (c->tokens + c->seq_length - 1) / c->seq_length);
     } else {
+        const double repeats =
+            c->objective && c->objective->repeats > 1 ? c->objective->repeats : 1;
         if (epoch_samples < 1)
             return lf_fail(err, LF_EINVAL, "the length of an epoch is not known yet");
-        *steps =
-            lf_ramp_steps_to(c->ramp, c->n_ramp, (int64_t)ceil(c->epochs * (double)epoch_samples));
+        *steps = lf_ramp_steps_to(c->ramp, c->n_ramp,
+                                  (int64_t)ceil(c->epochs * (double)epoch_samples * repeats));
     }
     *samples = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, *steps);
     int64_t tail = *steps - c->decay_steps;

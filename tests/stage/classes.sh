@@ -29,6 +29,10 @@ tokenize() { # tokenize NAME FILE
         --out "$dir/$1" "$2"
 }
 tokenize tok "$dir/rows.jsonl"
+sed 's/<image> [0-9]* [0-9]*/<image>/' "$dir/rows.jsonl" >"$dir/same.jsonl"
+tokenize same "$dir/same.jsonl"
+[ -f "$dir/same/shards/valid-00000.h5" ] && [ -f "$dir/same/shards/train-00000.h5" ]
+ok $? "equal prompts about other pictures are not one document: some are kept for validation" "$(ls "$dir/same/shards")"
 
 stage() {
     printf '[stage]\ndata = %s\nobjective = classes\nbatch = 4\nmicro_batch = 2\nmax_patches = 50\nmax_tiles = 2\nsteps = 150\nlr = 2e-3\n' "$dir/tok/shards"
@@ -39,7 +43,7 @@ vision() { # vision [FAMILY [POSITIONS]]
         "${1:-vit}" "${2:-26}"
 }
 { stage && echo "[model]" && vision && echo "classes.labels = 6"; } >"$dir/run.ini"
-changes="--crop-scale 0.3 --flip --rand-ops 2 --erase 0.5 --mixup 0.8 --cutmix 1 --label-smoothing 0.1 --drop-path 0.3"
+changes="--crop-scale 0.3 --repeats 2 --flip --rand-ops 2 --erase 0.5 --mixup 0.8 --cutmix 1 --label-smoothing 0.1 --drop-path 0.3"
 on1() {
     _n=$1
     shift
@@ -89,13 +93,13 @@ killed_often 2 "$dir/kill/metrics" "$(bytes "$dir/wild/metrics")" "$pretrain" --
 on1 kill $changes --steps 20 --save-interval 7
 is "$often $(id kill)" "1 $(id wild)" "killed and continued, the same bits"
 first() { losses "$1" | head -n 1; }
-for one in "--crop-scale 0.3" "--flip" "--rand-ops 1 --rand-magnitude 20" "--erase 1" "--mixup 1" "--cutmix 1" "--label-smoothing 0.3" "--drop-path 0.5" "--layer-decay 0.5"; do
+for one in "--crop-scale 0.3" "--flip" "--rand-ops 1 --rand-magnitude 20" "--erase 1" "--mixup 1" "--cutmix 1" "--label-smoothing 0.3" "--drop-path 0.5" "--layer-decay 0.5" "--flip --repeats 2"; do
     # shellcheck disable=SC2086
     on1 single $one --steps 3
     losses single | tail -n 1
     rm -r "$dir/single"
 done >"$dir/singles" 2>&1
-is "$(sort -u "$dir/singles" | wc -l)" 9 "each of them is done, and by itself" "$(cat "$dir/singles")"
+is "$(sort -u "$dir/singles" | wc -l)" 10 "each of them is done, and by itself" "$(cat "$dir/singles")"
 
 # --- ranks ---
 if have_ranks; then
@@ -129,10 +133,18 @@ grep -q ViTForImageClassification "$dir/hf/model/config.json"
 ok $? "it goes out as a ViTForImageClassification"
 must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/in"
 is "$("$tool" moved "$dir/one/out/checkpoint" "$dir/in/checkpoint" 'model/*')" "0 of 40" "and comes in again as it was"
+mkdir "$dir/named.hf" && cp "$dir/hf/model/"* "$dir/named.hf/"
+sed 's/LABEL_0/red/; s/LABEL_1/a photo/; s/LABEL_2/wide/; s/LABEL_3/tur\\"ned/; s/LABEL_4/grey/; s/LABEL_5/pale/' "$dir/hf/model/config.json" >"$dir/named.hf/config.json"
+rm -rf "$dir/in"
+must "$stages/lf-convert" --verify none --from "$dir/named.hf" --out "$dir/in"
 { stage && echo "init_from = $dir/in/checkpoint"; } >"$dir/further.ini"
 train "$pretrain" "$dir/further.ini" further --steps 1
 { first further; losses one | tail -n 1; } | awk '{ x[NR] = $1 } END { exit NR != 2 || !(x[1] < 0.3) }'
 ok $? "to be trained further" "$(losses further)"
+must "$stages/lf-convert" --from "$dir/further/out/checkpoint" --out "$dir/further.hf"
+named() { sed -n '/"'"$2"'"/,/}/p' "$1/config.json" | sed 's/,$//' | LC_ALL=C sort; }
+is "$(named "$dir/further.hf/model" id2label) $(named "$dir/further.hf/model" label2id)" "$(named "$dir/named.hf" id2label) $(named "$dir/named.hf" label2id)" \
+    "its classes go out under the names that they came in with"
 score() { # score CHECKPOINT FILE ARGS...
     _c=$1 _f=$2
     shift 2
@@ -144,8 +156,13 @@ score() { # score CHECKPOINT FILE ARGS...
 score "$dir/one/out/checkpoint" "$dir/rows.jsonl" --max-patches 100 --max-tiles 4
 is $rc 0 "lf-score tells classes" "$(cat "$dir/err")"
 is "$(sed -n 's/.*"class":\([0-9]*\).*/\1/p' "$dir/scores/scores/scores.jsonl" | tr -d '\n')" 012345012345012345012345012345012345012345012345 "of every picture"
+! grep -q '"name"' "$dir/scores/scores/scores.jsonl"
+ok $? "which has no name"
 grep -q '"accuracy": 1.0' "$dir/scores/scores/results.json"
 ok $? "and how many are right" "$(cat "$dir/scores/scores/results.json")"
+score "$dir/further/out/checkpoint" "$dir/rows.jsonl" --max-patches 100 --max-tiles 4
+is "$(sed -n 's/.*"class":\([0-9],"name":.*\),"tokens.*/\1/p' "$dir/scores/scores/scores.jsonl" | head -n 4 | tail -n 2 | tr '\n' ' ')" \
+    '2,"name":"wide" 3,"name":"tur\"ned" ' "and where it has one, lf-score tells it"
 score "$dir/one/out/checkpoint" "$dir/rows.jsonl" --max-patches 100 --plan
 is "$rc $(grep -c '"total"\|bytes' "$dir/stdout")" "0 1" "--plan of lf-score" "$(cat "$dir/err" "$dir/stdout")"
 score "$dir/one/out/checkpoint" "$dir/rows.jsonl"
@@ -177,6 +194,8 @@ wrong "tensor: with objective = classes ranks share the batch alone" "$dir/run.i
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
 wrong "mixup belongs to objective = classes" "$dir/mae.ini" --mixup 1
 wrong "take an even one" "$dir/run.ini" --cutmix 1 --micro-batch 1 --max-patches 25 --max-tiles 1
+wrong "batch of 4 samples is not a multiple of 6" "$dir/run.ini" --repeats 3 --flip
+wrong "nothing changes pictures" "$dir/run.ini" --repeats 2
 wrong "rand_magnitude is of rand_ops" "$dir/run.ini" --rand-magnitude 3
 wrong "teacher_column is for" "$dir/run.ini" --teacher-column said
 wrong "second head learns from a teacher" "$dir/deit.ini" --teacher-column ''
@@ -192,4 +211,4 @@ wrong "is trained with objective = classes" "$dir/next.ini"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 44
+finish 50

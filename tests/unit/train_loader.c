@@ -424,6 +424,61 @@ static void test_blend(void)
            "no NaN");
 }
 
+/* Documents of a sample, as the loader tells them; the caller owns it. */
+static json_t *told(const lf_loader *l, int64_t sample)
+{
+    json_t *o = lf_loader_describe(l, sample, NULL);
+    json_object_del(o, "sample");
+    return o;
+}
+
+/* Each pair of samples k times, one behind the other, in two sources, any micro-batch and behind a
+ * seek. */
+static void test_repeats(int k)
+{
+    const lf_loader_ramp ramp = {0, 4 * k};
+    lf_loader_source s[] = {{dir_a, 0.7}, {dir_b, 0.3}};
+    lf_loader_config c = config(s, 2, 2);
+    uint8_t a[LF_HASH_BYTES], b[LF_HASH_BYTES];
+    char id[LF_HASH_HEX];
+    lf_loader_step st;
+    const lf_loader_batch *of, *as;
+    lf_err err = LF_ERR_INIT;
+    int64_t bad = 0;
+    lf_loader *once = must_open(&c);
+    snprintf(id, sizeof id, "%s", lf_loader_order_id(once));
+    c.ramp = &ramp;
+    c.repeats = k;
+    lf_loader *l = must_open(&c);
+    for (int64_t i = 0; i < 400 * k; i++) {
+        json_t *x = told(l, i), *y = told(once, i / (2 * k) * 2 + i % 2);
+        bad += !x || !json_equal(x, y);
+        json_decref(x);
+        json_decref(y);
+    }
+    tap_ok(bad == 0, "%d times each: pairs of the order (%lld wrong)", k, (long long)bad);
+    lf_loader *sought = must_open(&c);
+    bad = 0;
+    for (int64_t i = 0; i < 100; i++) {
+        bad += lf_loader_begin_step(l, &st, &err) != 1 || lf_loader_seek(sought, 4 * k * i, &err) ||
+               lf_loader_begin_step(sought, &st, &err) != 1;
+        for (int m = 0; m < st.n_micro; m++) {
+            bad += lf_loader_next(l, &of, &err) < 0 || lf_loader_next(sought, &as, &err) < 0 ||
+                   of->sample_ids[1] != 4 * k * i + 2 * m + 1 ||
+                   memcmp(of->tokens, as->tokens, 64 * sizeof *of->tokens) != 0;
+        }
+    }
+    lf_loader_close(sought);
+    tap_i64(bad, 0, "batch after batch as behind a seek");
+    tap_ok(strcmp(id, lf_loader_order_id(l)) != 0, "the order's id depends on it");
+    lf_loader_close(l);
+    lf_loader_close(once);
+    digest(a, &c, 40 * k, 50);
+    c.B = 4;
+    digest(b, &c, 40 * k, 50);
+    tap_mem(a, b, sizeof a, "another micro-batch, the same samples");
+}
+
 static void test_ramp_and_skip(void)
 {
     static const lf_loader_ramp ramp[] = {{0, 2}, {5, 4}, {13, 8}};
@@ -525,6 +580,10 @@ static void test_refused(void)
     c.ramp = late;
     tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "sample 0",
            "a schedule that begins late");
+    c = config(s, 1, 2);
+    c.repeats = 3;
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "not a multiple of 6",
+           "a batch that pairs three times do not fill");
     c = config(s, 2, 2);
     tap_rc(lf_loader_open(&l, &c, &err), LF_ENOENT, &err, "nonexistent",
            "a dataset that is not there");
@@ -640,9 +699,11 @@ int main(void)
     TAP(8, test_deal());
     TAP(2, test_valid_ranks());
     TAP(7, test_blend());
+    TAP(4, test_repeats(2));
+    TAP(4, test_repeats(3));
     TAP(3, test_ramp_and_skip());
     TAP(5, test_valid());
-    TAP(7, test_refused());
+    TAP(8, test_refused());
     TAP(63, test_bytes());
     TAP(12, test_check());
     return tap_done();
