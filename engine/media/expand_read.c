@@ -120,10 +120,12 @@ static json_t *token_of(json_t *o, const char *name)
     return json_is_object(v) ? json_object_get(v, "content") : v;
 }
 
-/* The tower's patch size in a model's config.json, which may be a list of two equal ones. */
+/* The tower's patch size in a model's config.json, which may be a list of two equal ones. It stands
+ * at the top where the model is the tower. */
 static json_t *model_value(json_t *o, const char *name)
 {
-    json_t *v = json_object_get(json_object_get(o, "vision_config"), name);
+    json_t *tower = json_object_get(o, "vision_config"),
+           *v = json_object_get(tower ? tower : o, name);
     return json_is_array(v) ? json_array_get(v, 0) : v;
 }
 
@@ -221,12 +223,27 @@ static int set_key(const struct reading *r, const struct key *k)
 
 /* ---- the class ---- */
 
+/* Are these the settings of an encoder that is a model of its own, ViT or DeiT? */
+static bool is_encoder(json_t *o)
+{
+    static const char *const stems[] = {"ViTImageProcessor", "ViTFeatureExtractor",
+                                        "DeiTImageProcessor", "DeiTFeatureExtractor"};
+    json_t *v = image_value(o, "image_processor_type");
+    const char *name = json_string_value(v ? v : image_value(o, "feature_extractor_type"));
+    for (size_t i = 0; name && i < sizeof stems / sizeof *stems; i++)
+        if (strncmp(name, stems[i], strlen(stems[i])) == 0)
+            return true;
+    return false;
+}
+
 static int find_class(const struct class **out, const struct reading *r)
 {
     static const enum source where[] = {GIVEN, PROCESSOR, IMAGE_PROCESSOR};
     const char *name = NULL, *names[N_CLASSES];
     for (size_t i = 0; name == NULL && i < sizeof where / sizeof where[0]; i++)
         name = json_string_value(json_object_get(r->v[where[i]], "processor_class"));
+    if (name == NULL && is_encoder(r->v[IMAGE_PROCESSOR]))
+        name = "LlavaProcessor"; /* a placeholder for each patch; no model reads them */
     const char *model = json_string_value(json_object_get(r->v[MODEL], "model_type"));
     if (name == NULL && model && strcmp(model, "internvl_chat") == 0)
         return lf_fail(r->err, LF_EFORMAT,

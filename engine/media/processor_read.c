@@ -34,6 +34,8 @@ static const struct class
     {"LlavaImageProcessor", LF_PROC_FIT, LF_BICUBIC, CLIP, 224, 0, 224, 0},
     {"BitImageProcessor", LF_PROC_FIT, LF_BICUBIC, CLIP, 224, 0, 224, 0},
     {"SiglipImageProcessor", LF_PROC_FIT, LF_BICUBIC, HALF, 0, 224, 0, 0},
+    {"ViTImageProcessor", LF_PROC_FIT, LF_BILINEAR, HALF, 0, 224, 0, 0},
+    {"DeiTImageProcessor", LF_PROC_FIT, LF_BICUBIC, HALF, 0, 256, 224, 0},
     {"Siglip2ImageProcessor", LF_PROC_NAFLEX, LF_BILINEAR, HALF, 0, 0, 0, 16},
     {"Qwen2VLImageProcessor", LF_PROC_SMART, LF_BICUBIC, CLIP, 0, 0, 0, 14},
     {"GotOcr2ImageProcessor", LF_PROC_TILES, LF_BICUBIC, CLIP, 0, 384, 0, 0},
@@ -234,7 +236,9 @@ static int get_areas(lf_processor *p, json_t *v, const struct reading *r)
 static bool is_square(const lf_processor *p)
 {
     return p->kind == LF_PROC_TILES || p->kind == LF_PROC_PAN || p->kind == LF_PROC_NAFLEX ||
-           p->kind == LF_PROC_SPLIT || p->kind == LF_PROC_WITHIN;
+           p->kind == LF_PROC_SPLIT || p->kind == LF_PROC_WITHIN ||
+           strcmp(p->class_name, "ViTImageProcessor") == 0 ||
+           strcmp(p->class_name, "DeiTImageProcessor") == 0;
 }
 
 /* A file that says otherwise than its class would mean another size by the same number. */

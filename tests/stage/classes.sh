@@ -149,7 +149,7 @@ score() { # score CHECKPOINT FILE ARGS...
     _c=$1 _f=$2
     shift 2
     rm -rf "$dir/scores"
-    "$stages/lf-score" --checkpoint "$_c" --tokenizer "$golden" --processor "$golden" --media-dir "$images" --shape prompt \
+    "$stages/lf-score" --checkpoint "$_c" --tokenizer "$golden" --processor "${processor:-$golden}" --media-dir "$images" --shape prompt \
         --threads 1 --out "$dir/scores" "$@" "$_f" >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
@@ -163,6 +163,14 @@ ok $? "and how many are right" "$(cat "$dir/scores/scores/results.json")"
 score "$dir/further/out/checkpoint" "$dir/rows.jsonl" --max-patches 100 --max-tiles 4
 is "$(sed -n 's/.*"class":\([0-9],"name":.*\),"tokens.*/\1/p' "$dir/scores/scores/scores.jsonl" | head -n 4 | tail -n 2 | tr '\n' ' ')" \
     '2,"name":"wide" 3,"name":"tur\"ned" ' "and where it has one, lf-score tells it"
+cp "$dir/scores/scores/scores.jsonl" "$dir/seen.jsonl"
+echo '{"image_processor_type": "ViTImageProcessor", "size": 20, "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}' \
+    >"$dir/named.hf/preprocessor_config.json"
+processor=$dir/named.hf
+score "$dir/in/checkpoint" "$dir/rows.jsonl" --max-patches 100 --max-tiles 4
+processor=
+is "$rc $(wc -l <"$dir/scores/scores/scores.jsonl") $(cmp -s "$dir/seen.jsonl" "$dir/scores/scores/scores.jsonl" && echo equal)" "0 48 " \
+    "the folder of a ViT tells how its pictures are prepared" "$(cat "$dir/err")"
 score "$dir/one/out/checkpoint" "$dir/rows.jsonl" --max-patches 100 --plan
 is "$rc $(grep -c '"total"\|bytes' "$dir/stdout")" "0 1" "--plan of lf-score" "$(cat "$dir/err" "$dir/stdout")"
 score "$dir/one/out/checkpoint" "$dir/rows.jsonl"
@@ -211,4 +219,4 @@ wrong "is trained with objective = classes" "$dir/next.ini"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 50
+finish 51

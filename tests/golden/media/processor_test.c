@@ -16,7 +16,7 @@
 #include "tests/golden/media/util.h"
 #include "tests/tap/tap.h"
 
-enum { N_CASES = 136, N_FULL = 12, N_GRIDS = 3518 }; /* rows of processors.json */
+enum { N_CASES = 144, N_FULL = 12, N_GRIDS = 3518 }; /* rows of processors.json */
 
 static int read_config(lf_processor *p, const json_t *config, int32_t patch, bool pil, lf_err *err)
 {

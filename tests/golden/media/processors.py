@@ -87,6 +87,8 @@ SMALL = [
     ("pixtral", "PixtralImageProcessor", {"patch_size": {"height": 4, "width": 4}, "size": {"longest_edge": 40}}, 4,
      [(48, 37), (20, 100), (16, 16), (9, 3)]),
     ("pixtral-box", "PixtralImageProcessor", {"patch_size": 8, "size": {"height": 24, "width": 40}}, 8, [(48, 37), (60, 61)]),
+    ("vit", "ViTImageProcessor", {"size": 24}, 8, [(48, 37), (300, 20)]),
+    ("deit", "DeiTImageProcessor", {"size": 28, "crop_size": 20}, 4, [(48, 37), (20, 60)]),
 ]
 PUBLISHED = [
     ("clip-336", "CLIPImageProcessor", {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}, 14,
