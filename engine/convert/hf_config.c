@@ -207,6 +207,11 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
     }
     if (name)
         lf_fail(err, LF_EINVAL, "family = %s is not known; known: %s", name, b.data);
+    else if (lf_model_classifies(c))
+        lf_fail(err, LF_ENOTSUP,
+                "no class of transformers that is written here tells classes of pictures as this "
+                "model does: vision.family = vit, vit-mae or deit with classes.read = class goes "
+                "out, and deit with classes.read = both");
     else
         lf_fail(
             err, LF_EINVAL,

@@ -190,6 +190,12 @@ must "$stages/lf-convert" --from "$dir/tuned/out/checkpoint" --out "$dir/tuned.h
 grep -q ViTForImageClassification "$dir/tuned.hf/model/config.json"
 ok $? "and it goes out as a ViT"
 
+{ stage && printf '[model]\n' && vision siglip 25 && printf 'classes.labels = 6\nclasses.read = mean\n'; } >"$dir/mean.ini"
+train "$pretrain" "$dir/mean.ini" mean --steps 1
+is $rc 0 "the mean of the patches tells classes too" "$(cat "$dir/err")"
+"$stages/lf-convert" --from "$dir/mean/out/checkpoint" --out "$dir/mean.hf" >"$dir/stdout" 2>"$dir/err"
+says "deit with classes.read = both" "which no class of transformers does"
+
 # --- mistakes ---
 wrong() { # wrong WORDS INI ARGS...
     _words=$1 _ini=$2
@@ -219,4 +225,4 @@ wrong "is trained with objective = classes" "$dir/next.ini"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 51
+finish 53
