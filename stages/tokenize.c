@@ -262,6 +262,26 @@ static int read_media(tokenize *s, const lf_optset *o, lf_err *err)
         err);
 }
 
+/* Pictures in folders of their classes are rows of this shape. */
+static int read_classes(tokenize *s, lf_err *err)
+{
+    if (!s->media.on)
+        return lf_fail(err, LF_EINVAL, "class_folders is of pictures: give processor");
+    if (s->shape.shape != LF_SHAPE_PROMPT && s->shape.shape != LF_SHAPE_AUTO)
+        return lf_fail(err, LF_EINVAL, "class_folders makes rows of prompts: say shape = prompt");
+    if (s->media.dir)
+        return lf_fail(err, LF_EINVAL,
+                       "media_dir is where rows begin paths of pictures, and with class_folders "
+                       "these lie below the input; leave it out");
+    if (s->corpus.n_inputs != 1)
+        return lf_fail(
+            err, LF_EINVAL,
+            "class_folders reads one folder, which has all classes; there are %zu inputs",
+            s->corpus.n_inputs);
+    s->corpus.class_mark = lf_expand_mark(&s->media.expand);
+    return 0;
+}
+
 static int setup(void **self, lf_optset *o, lf_err *err)
 {
     static const int dtype_bytes[] = {0, 2, 4};
@@ -281,6 +301,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = read_tokenizer(s, o, err);
     if (rc == 0)
         rc = read_media(s, o, err);
+    if (rc == 0 && lf_optset_bool(o, "class_folders"))
+        rc = read_classes(s, err);
     if (rc != 0)
         return rc;
     s->append_eos = lf_optset_bool(o, "append_eos");

@@ -160,6 +160,13 @@ static const lf_opt opts[] = {
      .cls = ID,
      .flags = LF_OPT_INPUT,
      .help = "where paths of pictures begin; unset: the working directory"},
+    {.name = "class_folders",
+     .type = LF_OPT_BOOL,
+     .cls = ID,
+     .def = "no",
+     .help = "the input is a folder that has a folder of pictures for each class: rows of shape "
+             "prompt, with the number of the class, from 0 in the order of the folders' names, as "
+             "label, and its name as class"},
     {.name = "picture_check",
      .type = LF_OPT_ENUM,
      .cls = ID,

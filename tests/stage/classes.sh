@@ -34,6 +34,28 @@ tokenize same "$dir/same.jsonl"
 [ -f "$dir/same/shards/valid-00000.h5" ] && [ -f "$dir/same/shards/train-00000.h5" ]
 ok $? "equal prompts about other pictures are not one document: some are kept for validation" "$(ls "$dir/same/shards")"
 
+# --- folders of classes ---
+mkdir -p "$dir/folders/ants/more" "$dir/folders/bees" && cp "$images/photo.jpg" "$dir/folders/ants/more/" && cp "$images/rgb8.png" "$dir/folders/ants/" &&
+    cp "$images/wide.png" "$dir/folders/bees/a \"b\".png"
+prefix=
+folders() { $prefix "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --shape prompt --class-folders --out "$dir/$1" "$2" >"$dir/stdout" 2>"$dir/err"; }
+for f in 'ants/more/photo.jpg","ants",0' 'ants/rgb8.png","ants",0' 'bees/a \"b\".png","bees",1'; do
+    echo "$f" | sed 's/\(.*\)","\(.*\)",\(.\)/{"images":["\1"],"prompt":"<image>","label":\3,"class":"\2"}/'
+done >"$dir/told.jsonl"
+folders told "$dir/folders"
+is $? 0 "a folder that has a folder of pictures for each class" "$(cat "$dir/err")"
+must "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --shape prompt --media-dir "$dir/folders" --out "$dir/rows" "$dir/told.jsonl"
+echo x >"$dir/folders/notes.txt"
+folders notes "$dir/folders"
+says "notes.txt is no folder" "nothing else stands there"
+rm "$dir/folders/notes.txt" && mkdir "$dir/folders/wasps"
+folders wasps "$dir/folders"
+says "wasps: the folder of a class has no picture" "no class is without a picture"
+rmdir "$dir/folders/wasps" && echo x >"$dir/folders/bees/z.png"
+folders broken "$dir/folders"
+says "folders/bees/z.png" "what is no picture is named"
+rm "$dir/folders/bees/z.png"
+
 stage() {
     printf '[stage]\ndata = %s\nobjective = classes\nbatch = 4\nmicro_batch = 2\nmax_patches = 50\nmax_tiles = 2\nsteps = 150\nlr = 2e-3\n' "$dir/tok/shards"
     printf 'schedule = constant\nvalid_interval = 50\nlog_interval = 10\nsave_time = 0\nthreads = 1\n'
@@ -70,6 +92,9 @@ ok $? "micro-batches of twice the size, the same losses"
 on1 bf16 --precision bf16 --steps 10
 losses bf16 | head -n 10 | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 0.03 && d > -0.03)) bad = 1; if (d) other = 1 } END { exit bad || !other || NR != 10 }'
 ok $? "bf16, nearly the same losses" "$(losses bf16 | paste "$dir/a" -)"
+sed '/^valid_interval/d' "$dir/run.ini" >"$dir/folders.ini"
+for f in told rows; do train "$pretrain" "$dir/folders.ini" "from-$f" --steps 3 --data "$dir/$f/shards"; done
+is "$rc $(losses from-told)" "0 $(losses from-rows)" "folders of classes train as rows do that name their pictures and number them"
 "$pretrain" --config "$dir/run.ini" --plan >"$dir/stdout" 2>"$dir/err"
 grep -q '"steps":150' "$dir/stdout" && ! grep -q '"tokens"\|flops' "$dir/stdout"
 ok $? "--plan: steps, and no FLOPs of tokens" "$(cat "$dir/stdout")"
@@ -110,8 +135,12 @@ if have_ranks; then
     # shellcheck disable=SC2086
     on 2 zero --steps 10 --zero 2 $changes
     is "$(losses zero)" "$(losses two)" "zero = 2, the same losses"
+    prefix="$launch 2 --"
+    folders told2 "$dir/folders"
+    cmp -s "$dir/told/shards/train-00000.h5" "$dir/told2/shards/train-00000.h5"
+    ok $? "folders of classes read by two ranks are the same shards" "$(cat "$dir/err")"
 else
-    skip_some 2 "ranks cannot be started here"
+    skip_some 3 "ranks cannot be started here"
 fi
 
 # --- a GPU, emulated ---
@@ -225,4 +254,4 @@ wrong "is trained with objective = classes" "$dir/next.ini"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 53
+finish 59

@@ -34,6 +34,7 @@ struct lf_corpus {
     size_t at;          /* source being read, or to be opened next */
     struct archive *ar; /* NULL: source not open, or a parquet file */
     lf_parquet *pq;     /* the source being read, when it is one */
+    bool told;          /* the row of a picture in the folder of its class was given */
     bool in_member;
     bool is_archive; /* tar or zip: members have names */
     char *member;
@@ -65,6 +66,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     lf_websamples_init(&c->samples);
     lf_crc32_init(&c->crc_tables);
     c->files.energon = args->energon;
+    c->files.classes = args->class_mark != NULL;
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
         rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
@@ -85,7 +87,7 @@ static void close_source(lf_corpus *c)
     c->pq = NULL;
     free(c->member);
     c->member = NULL;
-    c->in_member = c->in_samples = false;
+    c->in_member = c->in_samples = c->told = false;
     c->pos = 0;
     lf_buf_clear(&c->win);
 }
@@ -797,9 +799,45 @@ static int next_sample(lf_corpus *c, lf_corpus_record *r, lf_err *err)
     return 1;
 }
 
+/* The row of a picture in the folder of its class. */
+static int next_picture(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    const lf_corpus_source *s = &c->files.v[c->at];
+    lf_buf_clear(&c->win);
+    lf_buf_adds(&c->win, "{\"images\":[");
+    lf_buf_add_json(&c->win, s->path, strlen(s->path));
+    lf_buf_adds(&c->win, "],\"prompt\":");
+    lf_buf_add_json(&c->win, c->a.class_mark, strlen(c->a.class_mark));
+    lf_buf_addf(&c->win, ",\"label\":%lld,\"class\":", (long long)s->class_number - 1);
+    lf_buf_add_json(&c->win, s->label, strcspn(s->label, "/"));
+    lf_buf_adds(&c->win, "}");
+    *r = (lf_corpus_record){.raw = c->win.data,
+                            .len = c->win.len,
+                            .form = LF_RECORD_JSON,
+                            .source = c->at,
+                            .line = 1,
+                            .end = LF_CORPUS_NO_END};
+    c->told = true;
+    return lf_buf_check(&c->win, err) == 0 ? 1 : LF_ENOMEM;
+}
+
+static void end_source(lf_corpus *c)
+{
+    const int64_t bytes = c->files.v[c->at].bytes;
+    close_source(c);
+    c->done_before += bytes > 0 ? bytes : 0;
+    c->at++;
+}
+
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
     while (c->at < c->files.n) {
+        if (c->files.v[c->at].class_number) {
+            if (!c->told)
+                return next_picture(c, r, err);
+            end_source(c);
+            continue;
+        }
         int rc = c->ar || c->pq ? 0 : open_source(c, err);
         if (rc == 0 && c->pq) {
             rc = next_row(c, r, err);
@@ -816,10 +854,7 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
         if (rc == 0) { /* no member left */
             if ((rc = check_count(c, err)) < 0)
                 return rc;
-            int64_t bytes = c->files.v[c->at].bytes;
-            close_source(c);
-            c->done_before += bytes > 0 ? bytes : 0;
-            c->at++;
+            end_source(c);
             continue;
         }
         rc = next_record(c, r, err);

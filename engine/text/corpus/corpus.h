@@ -65,9 +65,13 @@ typedef struct lf_corpus_args {
     bool samples;
     const lf_energon_opts *energon; /* how folders of Energon are read; borrowed until close; NULL:
                                      * they are an error */
-    bool ignore_others;             /* of samples: members that are none of them are passed over */
-    bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
-    bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    /* The input is a folder with a folder of pictures for each class, whose number is its place in
+     * the order of their names. A picture is a row {"images": [path], "prompt": class_mark,
+     * "label": number, "class": name}. Borrowed until close; NULL: it is not so */
+    const char *class_mark;
+    bool ignore_others; /* of samples: members that are none of them are passed over */
+    bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
+    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
@@ -77,6 +81,7 @@ typedef struct lf_corpus_source {
     char *passed;  /* of parquet that was opened: the columns that are not read, "a, b"; or NULL */
     const lf_energon *folder; /* that it is an archive of, or NULL; lives as long as the corpus */
     size_t archive;           /* number of it there */
+    int64_t class_number;     /* 1 more than that of class_mark; 0: it is no such picture */
 } lf_corpus_source;
 
 typedef struct lf_corpus lf_corpus;

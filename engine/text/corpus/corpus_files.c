@@ -24,8 +24,10 @@ static int add_file(lf_corpus_list *l, const char *path, const char *label, int6
     int rc = lf_grow(&l->v, &l->cap, l->n, sizeof(*l->v), err);
     if (rc != 0)
         return rc;
-    lf_corpus_source s = {
-        .path = lf_strdup(path, err), .label = lf_strdup(label, err), .bytes = bytes};
+    lf_corpus_source s = {.path = lf_strdup(path, err),
+                          .label = lf_strdup(label, err),
+                          .bytes = bytes,
+                          .class_number = l->class_number};
     if (!s.path || !s.label) {
         free(s.path);
         free(s.label);
@@ -171,6 +173,41 @@ static int add_directory(lf_corpus_list *l, const char *path, const char *label,
     return rc;
 }
 
+/* A folder of pictures of one class. */
+static int add_class(lf_corpus_list *l, const char *path, const char *name, lf_err *err)
+{
+    const size_t before = l->n;
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return lf_fail_errno(err, "cannot read %s", path);
+    if (!S_ISDIR(st.st_mode))
+        return lf_fail(err, LF_EINVAL,
+                       "%s is no folder: with class_folders the input has a folder of pictures for "
+                       "each class, and nothing else",
+                       path);
+    const int rc = add_directory(l, path, name, 1, err);
+    return rc == 0 && l->n == before
+               ? lf_fail(err, LF_EINVAL, "%s: the folder of a class has no picture", path)
+               : rc;
+}
+
+static int add_classes(lf_corpus_list *l, const char *path, lf_err *err)
+{
+    char **names = NULL;
+    size_t n = 0;
+    int rc = list_names(&names, &n, path, err);
+    for (size_t i = 0; i < n; i++) {
+        char *p = rc == 0 ? lf_path_join(path, names[i], err) : NULL;
+        l->class_number = (int64_t)i + 1;
+        if (rc == 0)
+            rc = p ? add_class(l, p, names[i], err) : LF_ENOMEM;
+        free(p);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
 /* An index that an input names is a mistake; beside its lines, in a folder or among the matches of
  * a pattern, it is left out. */
 static int refuse_index(const char *path, lf_err *err)
@@ -230,7 +267,9 @@ int lf_corpus_list_add(lf_corpus_list *l, const char *input, lf_err *err)
         return add_file(l, "-", "-", -1, err);
     size_t before = l->n;
     int rc;
-    if (strpbrk(input, "*?[") && !lf_io_exists(input)) {
+    if (l->classes)
+        rc = add_classes(l, input, err);
+    else if (strpbrk(input, "*?[") && !lf_io_exists(input)) {
         glob_t g = {0};
         int got = glob(input, GLOB_ERR, NULL, &g);
         rc = got == 0              ? 0

@@ -11,6 +11,8 @@ typedef struct lf_corpus_list {
     lf_corpus_source *v;
     size_t n, cap;
     const lf_energon_opts *energon; /* borrowed; NULL: folders of Energon are an error */
+    bool classes;                   /* an input is a folder of classes (class_mark) */
+    int64_t class_number;           /* of files that are added */
     lf_energon **folders;           /* of the files, owned */
     size_t n_folders, cap_folders;
 } lf_corpus_list;
