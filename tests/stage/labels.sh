@@ -191,6 +191,12 @@ ok $? "and its card says so"
 must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/again"
 "$tool" moved "$dir/one/out/checkpoint" "$dir/again/checkpoint" 'model/*' | grep -q '^0 of'
 ok $? "which comes in with the same weights"
+sed 's/LABEL_0/bad/; s/LABEL_1/good/' "$dir/hf/model/config.json" >"$dir/config.json" && cp "$dir/config.json" "$dir/hf/model/config.json"
+must "$stages/lf-convert" --verify none --from "$dir/hf/model" --out "$dir/names"
+on1 named --init-from "$dir/names/checkpoint" --steps 1
+must "$stages/lf-convert" --from "$dir/named/out/checkpoint" --out "$dir/named-hf"
+grep -q '"1": "good"' "$dir/named-hf/model/config.json" && grep -q '"bad": 0' "$dir/named-hf/model/config.json"
+ok $? "trained further it keeps the names of its labels" "$(cat "$dir/err")"
 
 # --- an encoder whose embedding is narrow (ELECTRA), and its vectors ---
 sed 's/^family = bert/family = electra\nembed_dim = 16\nembed_narrow = yes/' "$dir/bert.ini" >"$dir/electra.ini"
@@ -204,4 +210,4 @@ ok $? "and goes out as it"
 must "$stages/lf-score" --checkpoint "$dir/narrow/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
     --give embeddings --out "$dir/narrow-vectors" "$dir/lone.jsonl"
 is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/narrow-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "its vectors are as wide as the stream"
-finish 41
+finish 42
