@@ -30,12 +30,12 @@ static const char *const modernbert_switches[] = {
 
 /* Without a tie transformers 5 adds a bias that files do not have apart from the other. is_decoder:
  * that class sees the past alone. */
-#define BERT_KEYS                                                                                  \
-    {"vocab_size", LF_HF_NUMBER, "vocab", "30522"},                                                \
-        {"hidden_size", LF_HF_NUMBER, "hidden", "768"},                                            \
+#define BERT_KEYS(words, hidden_, heads_, ffn_)                                                    \
+    {"vocab_size", LF_HF_NUMBER, "vocab", words},                                                  \
+        {"hidden_size", LF_HF_NUMBER, "hidden", hidden_},                                          \
         {"num_hidden_layers", LF_HF_NUMBER, "layers", "12"},                                       \
-        {"num_attention_heads", LF_HF_NUMBER, "heads", "12"},                                      \
-        {"intermediate_size", LF_HF_NUMBER, "ffn", "3072"},                                        \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", heads_},                                    \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", ffn_},                                          \
         {"hidden_dropout_prob", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0.1"},    \
         {"attention_probs_dropout_prob", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},                \
         {"type_vocab_size", LF_HF_NUMBER, "token_types", "2"},                                     \
@@ -50,7 +50,7 @@ static const char *const modernbert_switches[] = {
     }
 
 static const struct lf_hf_key bert_keys[] = {
-    BERT_KEYS,
+    BERT_KEYS("30522", "768", "12", "3072"),
     {"hidden_act", LF_HF_ACT, "activation", "\"gelu\""},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
     /* of the head over pairs, in the first files */
@@ -64,11 +64,12 @@ static const struct lf_hf_key bert_keys[] = {
 };
 
 /* The head has gelu whatever hidden_act says. */
-static const struct lf_hf_key roberta_keys[] = {
-    BERT_KEYS,
-    {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""},
-    {0},
-};
+#define ROBERTA_KEYS(words)                                                                        \
+    {                                                                                              \
+        BERT_KEYS(words, "768", "12", "3072"), {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""}, {0},  \
+    }
+static const struct lf_hf_key roberta_keys[] = ROBERTA_KEYS("50265"),
+                              xlm_roberta_keys[] = ROBERTA_KEYS("30522");
 
 #define BERT_LAYER_ROWS(model)                                                                     \
     {model "embeddings.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},                \
@@ -182,23 +183,25 @@ const struct lf_hf_family lf_hf_bert = {
     .tol_rms = LF_HF_TOL_RMS,
 };
 
-#define ROBERTA(id, type, class)                                                                   \
+#define ROBERTA(id, type, class, own_keys)                                                         \
     {                                                                                              \
         .name = id, .model_type = type, .architecture = class "ForMaskedLM", .native = true,       \
         .label_classes = LABELS(class), .prefix = "roberta.", .switches = roberta_switches,        \
-        .keys = roberta_keys, .rows = roberta_rows, .canon = canon_norms, .read = read_roberta,    \
+        .keys = own_keys, .rows = roberta_rows, .canon = canon_norms, .read = read_roberta,        \
         .write = write_roberta, .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS                 \
     }
-const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "Roberta");
-const struct lf_hf_family lf_hf_xlm_roberta = ROBERTA("xlm-roberta", "xlm-roberta", "XLMRoberta");
-const struct lf_hf_family lf_hf_camembert = ROBERTA("camembert", "camembert", "Camembert");
+const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "Roberta", roberta_keys);
+const struct lf_hf_family lf_hf_xlm_roberta =
+    ROBERTA("xlm-roberta", "xlm-roberta", "XLMRoberta", xlm_roberta_keys);
+const struct lf_hf_family lf_hf_camembert =
+    ROBERTA("camembert", "camembert", "Camembert", xlm_roberta_keys);
 
 /* ---- ELECTRA ---- */
 
 /* The head over the vocabulary has gelu whatever hidden_act says; that of the discriminator has
  * hidden_act. What summary_* say is of multiple choice. */
 static const struct lf_hf_key electra_keys[] = {
-    BERT_KEYS,
+    BERT_KEYS("30522", "256", "4", "1024"),
     {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
     {"summary_activation", LF_HF_INERT, NULL, NULL},

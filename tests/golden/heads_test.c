@@ -40,6 +40,8 @@ static const struct kind {
      LF_LABEL_GELU, true},
     {"electra-token", "ElectraForTokenClassification", 4, LF_LABELS_OF_TOKEN, LF_LABEL_LAST,
      LF_LABEL_PLAIN, true},
+    {"electra-span", "ElectraForQuestionAnswering", 2, LF_LABELS_OF_SPAN, LF_LABEL_LAST,
+     LF_LABEL_PLAIN, true},
     {"electra-replaced", "ElectraForPreTraining", 1, LF_LABELS_OF_TOKEN, LF_LABEL_LAST,
      LF_LABEL_GELU, true},
     {"distilbert-text", "DistilBertForSequenceClassification", 2, LF_LABELS_OF_TEXT, LF_LABEL_FIRST,

@@ -48,6 +48,7 @@ MODELS = {
     "roberta-token": (tf.RobertaForTokenClassification, tf.RobertaConfig(**ROBERTA, num_labels=4)),
     "electra-text": (tf.ElectraForSequenceClassification, tf.ElectraConfig(**ELECTRA, num_labels=3)),
     "electra-token": (tf.ElectraForTokenClassification, tf.ElectraConfig(**dict(ELECTRA, embedding_size=12), num_labels=4)),
+    "electra-span": (tf.ElectraForQuestionAnswering, tf.ElectraConfig(**ELECTRA)),
     "electra-replaced": (tf.ElectraForPreTraining, tf.ElectraConfig(**ELECTRA, num_labels=1)),
     "distilbert-text": (tf.DistilBertForSequenceClassification, tf.DistilBertConfig(**DISTIL, num_labels=2)),
     "distilbert-span": (tf.DistilBertForQuestionAnswering, tf.DistilBertConfig(**DISTIL)),
