@@ -253,7 +253,7 @@ static void word_marks(void)
 {
     lf_err err = LF_ERR_INIT;
     words_of(ADDED("{\"id\":5,\"content\":\"<x>\",\"special\":true},{\"id\":6,\"content\":\"c\"}"),
-             "0003133", "byte-level BPE: the space, added tokens");
+             "0001133", "byte-level BPE: the space, alone too, and added tokens");
     words_of("{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"continuing_subword_prefix\":"
              "\"##\","
              "\"vocab\":{\"u\":0,\"a\":1,\"##a\":2,\"#\":3,\"##\":4,\"###\":5,\"#a\":6}},"
@@ -263,11 +263,15 @@ static void word_marks(void)
     words_of("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"\u2581a\",-1],["
              "\"b\","
              "-2],[\"\u2581\",-3]]},\"pre_tokenizer\":" META ",\"decoder\":" META "}",
-             "0103", "Unigram: the space of sentencepiece");
+             "0101", "Unigram: the space of sentencepiece; alone it begins a word, too");
     words_of(
         "{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0,\"b\":1,"
         "\"b</w>\":2},\"merges\":[]},\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}}",
         "002", "BPE with an end of words");
+    words_of("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\u2581\",-1],["
+             "\"b\","
+             "-2],[\"\u2581\",-3]]},\"pre_tokenizer\":" META ",\"decoder\":" META "}",
+             "0202", "Unigram with the space behind words: alone it ends one");
     words_of("{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1}}}",
              "33", "a vocabulary of words");
     static const char none[] =
@@ -286,6 +290,6 @@ int main(void)
     TAP(4, cut_and_padded());
     TAP(10, missing_bytes());
     TAP(11, accessors());
-    TAP(6, word_marks());
+    TAP(7, word_marks());
     return tap_done();
 }

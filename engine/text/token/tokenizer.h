@@ -89,7 +89,8 @@ bool lf_tokenizer_text(const lf_tokenizer *t, uint32_t id, const uint8_t **text,
 /* Where the words of a text begin, by the marks that the tokenizer itself makes: the continuing
  * prefix of WordPiece (## of BERT), the space of byte-level BPE (the character U+0120 in its files)
  * and of sentencepiece (U+2581), the affixes of BPE. With spaces as marks what follows a word
- * without one, such as a comma, belongs to it. Writes bits of each id below n; special and added
+ * without one, such as a comma, belongs to it, and a token of spaces alone to the word behind it
+ * (before it, where most marks are behind words). Writes bits of each id below n; special and added
  * tokens and ids that there are not are words of their own. LF_ENOTSUP: the vocabulary marks
  * none. */
 enum lf_tok_word {

@@ -53,6 +53,23 @@ static uint8_t by_side(const lf_tokenizer *t, const lf_token *k)
     return mark;
 }
 
+/* Is it nothing but the mark? Such a token is the begin of a word that the vocabulary lacks as one
+ * with its space. */
+static bool lone(const lf_tokenizer *t, const lf_token *k)
+{
+    size_t n = 0;
+    if (t->model.kind == LF_MODEL_WORDLEVEL || t->model.kind == LF_MODEL_WORDPIECE || !k->bytes ||
+        k->special || t->decs[0].type == LF_DEC_JOIN)
+        return false;
+    while (begins_with(k->text + n, k->n_text - n, META))
+        n += strlen(META);
+    if (n && n == k->n_text)
+        return true;
+    for (n = 0; n < k->len && k->bytes[n] == ' '; n++)
+        ;
+    return n && n == k->len;
+}
+
 static uint8_t mark_of(const lf_tokenizer *t, const lf_token *k)
 {
     if (!k->bytes || k->special || t->model.kind == LF_MODEL_WORDLEVEL)
@@ -67,13 +84,18 @@ int lf_tokenizer_word_marks(const lf_tokenizer *t, uint8_t *marks, size_t n, lf_
     const lf_model *m = &t->model;
     bool any = m->kind == LF_MODEL_WORDLEVEL ||
                (m->kind == LF_MODEL_WORDPIECE && !(m->has_cont && m->cont == 0));
+    size_t begin = 0, end = 0; /* tokens with one mark alone */
     memset(marks, LF_TOK_WORD_BEGINS | LF_TOK_WORD_ENDS, n);
     for (uint32_t id = 0; id < t->n_tokens && id < n; id++) {
-        const lf_token *k = &t->tokens[id];
-        marks[id] = mark_of(t, k);
-        /* a space by itself is no mark of a vocabulary: every one may have it */
-        any = any || (marks[id] && marks[id] != (LF_TOK_WORD_BEGINS | LF_TOK_WORD_ENDS));
+        marks[id] = mark_of(t, &t->tokens[id]);
+        begin += marks[id] == LF_TOK_WORD_BEGINS;
+        end += marks[id] == LF_TOK_WORD_ENDS;
     }
+    /* a space by itself is no mark of a vocabulary: every one may have it */
+    any = any || begin || end;
+    for (uint32_t id = 0; id < t->n_tokens && id < n; id++)
+        if (lone(t, &t->tokens[id]))
+            marks[id] = begin >= end ? LF_TOK_WORD_BEGINS : LF_TOK_WORD_ENDS;
     for (size_t i = 0; i < t->n_added; i++)
         if (t->added[i].id < n)
             marks[t->added[i].id] = LF_TOK_WORD_BEGINS | LF_TOK_WORD_ENDS;
