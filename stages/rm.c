@@ -45,17 +45,21 @@ static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
     return 0;
 }
 
-/* The head is trained whole beside an adapter. */
+/* What is new is trained whole beside an adapter: the head of scores, the matrices of labels. */
 static int settle_parts(struct rm *r, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
-    if (r->objective_kind != RM_PAIRS)
-        return 0;
-    r->asked.head = true;
+    r->asked.head = r->objective_kind == RM_PAIRS;
+    if (r->objective_kind == RM_LABELS) {
+        r->asked.labels = r->l.form.labels;
+        r->asked.labels_of = lf_label_of(r->l.form.kind);
+    }
     if (!c->adapter)
         return 0;
     r->lora = *c->adapter;
-    r->lora.head = true;
+    r->lora.head = r->asked.head;
+    r->lora.labels = r->asked.labels;
+    r->lora.labels_of = r->asked.labels_of;
     c->adapter = &r->lora;
     return lf_train_settle_dropout(c, &r->asked, r->g.dropout, err);
 }

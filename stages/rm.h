@@ -21,7 +21,7 @@ struct rm {
     struct lf_train_given g;
     struct lf_rm_train_opts t;
     struct lf_train_asked asked;   /* what was asked of an adapter */
-    struct lf_adapter_config lora; /* a new adapter, with the head */
+    struct lf_adapter_config lora; /* a new adapter, with what is trained whole */
     const char *score_init;
     bool left_out;      /* the adapter's description has dropout, and the run is without */
     int objective_kind; /* enum rm_objective */

@@ -35,12 +35,7 @@ static int refuse_pairs(const struct rm *r, const lf_optset *o, lf_err *err)
 {
     const void *const members[] = {&r->t.centre,    &r->t.margins,  &r->t.require_eos,
                                    &r->t.normalize, &r->score_init, &r->samples.interval};
-    const int rc = refuse_given(o, members, sizeof members / sizeof *members, "pairs", err);
-    return rc == 0 && (r->c.adapter || r->c.adapter_from)
-               ? lf_fail(err, LF_EINVAL,
-                         "adapters (lora_rank, adapter) are of objective = pairs: labels and "
-                         "vectors are trained with the whole model; freeze holds parts of it")
-               : rc;
+    return refuse_given(o, members, sizeof members / sizeof *members, "pairs", err);
 }
 
 static int read_contrast(struct rm *r, lf_err *err)
@@ -101,9 +96,8 @@ int lf_rm_describe_labels(struct rm *r, lf_err *err)
     const struct lf_label_form *f = &r->l.form;
     const int of = lf_label_of(f->kind);
     int rc = lf_model_need_text(m, err);
-    if (rc == 0 && r->objective_kind == RM_LABELS &&
-        !(m->output == LF_OUTPUT_LABELS && m->labels == f->labels && m->labels_of == of))
-        rc = lf_model_give_labels(m, f->labels, of, err); /* else it goes on with its head */
+    if (rc == 0 && r->objective_kind == RM_LABELS)
+        rc = lf_model_want_labels(m, f->labels, of, err);
     if (rc == 0 && r->objective_kind == RM_CONTRAST && r->c.axes.pipeline > 1 &&
         m->output == LF_OUTPUT_TOKENS && m->tied_head) /* the last rank has no gradient of it */
         return lf_fail(err, LF_ENOTSUP,

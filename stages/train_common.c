@@ -259,6 +259,13 @@ static int agree(struct lf_adapter_config *is, const struct lf_train_asked *q, l
                                  "reward model can begin with (init_from)"
                                : "the adapter in %s has a score head: it is of a reward model",
                        q->from);
+    if (q->labels != is->labels || q->labels_of != is->labels_of)
+        return lf_fail(err, LF_EINVAL,
+                       is->labels
+                           ? "the adapter in %s has %lld labels, and not the ones of this run"
+                           : "the adapter in %s has no labels: make a checkpoint of it and "
+                             "its base, and begin with that (init_from)",
+                       q->from, (long long)is->labels);
     if (q->rank && w->rank != is->rank)
         return lf_fail(err, LF_EINVAL, "lora_rank = %lld, but the adapter in %s has rank %lld",
                        (long long)w->rank, q->from, (long long)is->rank);

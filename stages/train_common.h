@@ -18,7 +18,9 @@ struct lf_train_asked {
     const char *from; /* NULL: the adapter is new */
     struct lf_adapter_config want;
     bool rank, alpha, scaling, dora, dropout, targets; /* the options that were given */
-    bool head; /* the run trains a reward model, so the adapter must have a head */
+    bool head;      /* the run trains a reward model, so the adapter must have a head */
+    int64_t labels; /* the run trains so many of labels_of, and so must the adapter; 0: none */
+    int labels_of;
 };
 
 /* Options that are not yet a configuration. The rows of train_opts.h fill this struct and c. */

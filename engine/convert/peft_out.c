@@ -57,18 +57,25 @@ static json_t *number(double x)
     return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x);
 }
 
+/* PEFT's class for generation takes models that generate alone. */
+static const char *task_of(const struct lf_peft *p)
+{
+    return p->ac.head                                        ? "SEQ_CLS"
+           : lf_decoder_config(p->dec)->mask == LF_MASK_BOTH ? "FEATURE_EXTRACTION"
+                                                             : "CAUSAL_LM";
+}
+
 static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a, lf_err *err)
 {
     bool turned = false;
     for (size_t k = 0; k < p->n; k++)
         turned = turned || p->unit[k].turned;
-    json_t *o =
-        json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA",
-                  "task_type", p->ac.head ? "SEQ_CLS" : "CAUSAL_LM", "base_model_name_or_path", "r",
-                  (json_int_t)p->ac.rank, "lora_alpha", number(p->ac.alpha), "lora_dropout",
-                  number(p->ac.dropout), "target_modules", targets(p), "fan_in_fan_out", turned,
-                  "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", p->ac.dora,
-                  "inference_mode", true, "init_lora_weights", true);
+    json_t *o = json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type",
+                          "LORA", "task_type", task_of(p), "base_model_name_or_path", "r",
+                          (json_int_t)p->ac.rank, "lora_alpha", number(p->ac.alpha), "lora_dropout",
+                          number(p->ac.dropout), "target_modules", targets(p), "fan_in_fan_out",
+                          turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora",
+                          p->ac.dora, "inference_mode", true, "init_lora_weights", true);
     if (o && p->ac.head &&
         json_object_set_new(o, "modules_to_save", json_pack("[s,s]", "classifier", "score"))) {
         json_decref(o);
@@ -194,6 +201,11 @@ int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, 
         rc = lf_weights_config(&mc, ck, err);
     if (rc == 0)
         rc = lf_adapter_config(&p.ac, ck, err);
+    if (rc == 0 && p.ac.labels)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s has labels beside the adapter, whose matrices PEFT keeps by the names of "
+                     "each class; write the checkpoint that lf-rm made of it and its base",
+                     o->from);
     if (rc == 0)
         rc = lf_peft_open(&p, &mc, NULL, err);
     if (rc == 0)

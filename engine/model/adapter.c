@@ -193,16 +193,41 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
 
 int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_err *err)
 {
+    if (a->labels) {
+        const int rc = lf_model_want_labels(mc, a->labels, a->labels_of, err);
+        return rc != 0 ? rc : lf_model_config_finish(mc, err);
+    }
     if (!a->head || mc->output == LF_OUTPUT_SCORE)
         return 0;
     mc->output = LF_OUTPUT_SCORE;
     return lf_model_config_finish(mc, err);
 }
 
+/* The matrices of labels, as far as this chunk has them. */
+static int adapt_labels(const lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a,
+                        lf_err *err)
+{
+    static const char *const whole[] = {"labels.weight", "labels.bias", "label_in.weight",
+                                        "label_in.bias"};
+    int rc = 0;
+    if (d->c.output != LF_OUTPUT_LABELS || d->c.labels != a->labels ||
+        d->c.labels_of != a->labels_of)
+        return lf_fail(err, LF_EINVAL,
+                       "the adapter tells %lld labels (lf-rm, objective = labels), and this model "
+                       "%s",
+                       (long long)a->labels, d->c.output == LF_OUTPUT_LABELS ? "others" : "none");
+    for (size_t i = 0; i < sizeof whole / sizeof *whole && rc == 0; i++)
+        if (lf_pstore_find(ps, whole[i]) >= 0)
+            rc = lf_pstore_adapt_whole(ps, whole[i], err);
+    return rc;
+}
+
 /* The head, where one is trained. */
 static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a,
                       lf_err *err)
 {
+    if (a->labels)
+        return adapt_labels(d, ps, a, err);
     if (!a->head)
         return 0;
     if (d->c.output != LF_OUTPUT_SCORE)
@@ -347,6 +372,8 @@ json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
                                 a->dropout, "targets", targets);
     if (o && ((a->dora && json_object_set_new(o, "dora", json_true())) ||
               (a->head && json_object_set_new(o, "head", json_true())) ||
+              (a->labels && (json_object_set_new(o, "labels", json_integer(a->labels)) ||
+                             json_object_set_new(o, "labels_of", json_integer(a->labels_of)))) ||
               (a->mtp && json_object_set_new(o, "mtp", json_true())))) {
         json_decref(o);
         o = NULL;
@@ -370,8 +397,16 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.dora = json_is_true(json_object_get(o, "dora"));
     a.head = json_is_true(json_object_get(o, "head"));
     a.mtp = json_is_true(json_object_get(o, "mtp"));
+    int64_t of = 0;
+    if (rc == 0)
+        rc = lf_json_get_i64(&a.labels, o, "labels", false, where, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&of, o, "labels_of", a.labels > 0, where, err);
     if (rc != 0)
         return rc;
+    if (a.labels < 0 || of < LF_LABELS_OF_TEXT || of > LF_LABELS_OF_SPAN || (a.labels && a.head))
+        return lf_fail(err, LF_EFORMAT, "%s: the labels of the adapter are damaged", where);
+    a.labels_of = (int)of;
     if (!json_is_boolean(rs) || !json_is_array(targets) ||
         json_array_size(targets) > LF_ADAPTER_TARGETS)
         return lf_fail(err, LF_EFORMAT, "%s: the description of the adapter is damaged", where);

@@ -23,7 +23,8 @@
  *                              else takes in a layer: vision.layers.*.attn.qkv.weight; the matrix
  *                              of patches has no adapter
  * Experts of a mixture and their router have no adapters. score.weight of a reward model is new, so
- * it is trained whole beside the adapters (head); the base may be a language model.
+ * it is trained whole beside the adapters (head), and so are the matrices of labels (labels.* and
+ * label_in.*); the base may be a language model.
  */
 #ifndef LF_MODEL_ADAPTER_H
 #define LF_MODEL_ADAPTER_H
@@ -42,9 +43,11 @@ struct lf_adapter_config {
     bool rank_stabilised; /* scale alpha / sqrt(rank) in place of alpha / rank */
     bool dora;            /* lengths of rows are trained separately from their directions */
     double dropout;       /* of the input of A, in training */
-    bool head;     /* the score head of a reward model is trained whole and kept with the adapter */
-    bool mtp;      /* heads of mtp_layers have adapters too: they were trained with the model */
-    int n_targets; /* 0: all */
+    bool head; /* the score head of a reward model is trained whole and kept with the adapter */
+    int64_t labels; /* so many are told of each text or token, whose matrices are kept so, too */
+    int labels_of;  /* enum lf_model_labels_of */
+    bool mtp;       /* heads of mtp_layers have adapters too: they were trained with the model */
+    int n_targets;  /* 0: all */
     char target[LF_ADAPTER_TARGETS][96];
 };
 
@@ -54,12 +57,12 @@ double lf_adapter_scale(const struct lf_adapter_config *a);
 int lf_adapter_check(const struct lf_adapter_config *a, lf_err *err);
 
 /* Changes the description of the base to that of the adapted model: with a head it gives scores,
- * whatever the output of the base. */
+ * with labels those, whatever the output of the base. */
 int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_err *err);
 
 /* Freezes every tensor of ps and declares those of the adapter. LF_EINVAL: a target matches no
- * layer, or `head` is set and the model has none; the message names it. LF_ENOTSUP: a target is an
- * expert. */
+ * layer, or `head` or `labels` is set and the model has none; the message names it. LF_ENOTSUP: a
+ * target is an expert. */
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err);
 /* Has the encoder an adapter? */
 bool lf_adapter_of_encoder(const lf_pstore *ps);

@@ -544,6 +544,8 @@ int lf_model_need_next(const lf_model_config *c, lf_err *err);
  * lf_model_labels_of), with the head that transformers has for them in its family. LF_EINVAL: a
  * span has two. */
 int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err);
+/* The same where the model has no such labels: one that has them keeps its head. */
+int lf_model_want_labels(lf_model_config *c, int64_t labels, int of, lf_err *err);
 /* Which row of a document of rows [first, end) has the labels of the text. */
 static inline int64_t lf_model_label_at(const lf_model_config *c, int64_t first, int64_t end)
 {

@@ -59,6 +59,13 @@ int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err
     return 0;
 }
 
+int lf_model_want_labels(lf_model_config *c, int64_t labels, int of, lf_err *err)
+{
+    return c->output == LF_OUTPUT_LABELS && c->labels == labels && c->labels_of == of
+               ? 0
+               : lf_model_give_labels(c, labels, of, err);
+}
+
 lf_val lf_dec_label_logits(struct lf_dec_build *b, lf_val x)
 {
     const lf_model_config *c = b->c;

@@ -182,7 +182,9 @@ static int label_json(json_t **out, const lf_rm_rows *r, const struct scored *al
 /* Of all, and by subset. */
 static int add_labels(const lf_rm_rows *r, const struct scored *all, json_t *o, lf_err *err)
 {
-    json_t *part = NULL, *subsets = json_object();
+    json_t *part = NULL, *subsets = json_object(), *v;
+    void *next;
+    const char *key;
     int bad = !subsets || label_json(&part, r, all, NULL, err) ||
               (part && json_object_set_new(o, "labels", part));
     for (size_t i = 0; part && i < r->n && !bad; i++) {
@@ -191,8 +193,10 @@ static int add_labels(const lf_rm_rows *r, const struct scored *all, json_t *o, 
         if (!name || json_object_get(subsets, name))
             continue;
         bad = label_json(&one, r, all, name, err) ||
-              json_object_set_new(subsets, name, one ? one : json_object());
+              json_object_set_new(subsets, name, one ? one : json_null());
     }
+    json_object_foreach_safe(subsets, next, key, v) if (json_is_null(v))
+        json_object_del(subsets, key);
     if (!bad && json_object_size(subsets))
         bad = json_object_set(o, "label_subsets", subsets);
     json_decref(subsets);

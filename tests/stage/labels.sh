@@ -174,12 +174,74 @@ refused 'column "none": not one token has a class' "a label that says nothing" -
 refused "best_metric = f1: this loss has no f1" "F1 of three classes" --labels 3 --keep-best --best-metric f1
 refused "margins belongs to objective = pairs" "a margin" --no-margins
 refused "label_kind belongs to objective = labels" "a label of pairs" --objective pairs --label-kind any
-refused "adapters (lora_rank, adapter) are of objective = pairs" "an adapter" --lora-rank 4
 refused "label_kind = tokens needs labels" "as many labels as you like" --label-kind tokens
 refused "separator = 300: the vocabulary has 260 words" "a separator that there is not" --separator 300
 refused "holds plain documents" "data without labels" --data "$dir/text/shards"
 train "$stages/lf-pretrain" "$dir/bert.ini" back --init-from "$dir/one/out/checkpoint"
 says "label" "next tokens of a classifier are refused"
+
+# --- adapters: the matrices of labels are trained whole beside them ---
+lora="--lora-rank 4 --lr 1e-2 --steps 80"
+on1 lora $lora
+is $rc 0 "adapters"
+above "$(field lora valid_accuracy)" 0.85
+ok $? "class texts, too: $(field lora valid_accuracy)" "$(cat "$dir/err")"
+"$tool" state "$dir/lora/out/adapter" | tr -d ' \n' >"$dir/state"
+grep -q '"labels":2,"labels_of":0' "$dir/state" && grep -q '"macro_f1":' "$dir/state"
+ok $? "are kept with their labels" "$(cat "$dir/state")"
+mkdir "$dir/lorakill"
+killed_often 1 "$dir/lorakill/metrics" "$(bytes "$dir/lora/metrics")" "$stages/lf-rm" --config "$dir/run.ini" --out "$dir/lorakill/out" \
+    --metrics "$dir/lorakill/metrics" --save-interval 11 $lora
+on1 lorakill $lora --save-interval 11
+is "$often $(id lorakill) $("$tool" id "$dir/lorakill/out/adapter")" "1 $(id lora) $("$tool" id "$dir/lora/out/adapter")" "killed and continued, the same bits"
+told() { # told NAME ARGS...
+    _name=$1
+    shift
+    must "$stages/lf-score" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 --out "$dir/told-$_name" "$@" \
+        "$dir/some.jsonl"
+    sed 's/[^0-9.e+-]/ /g' "$dir/told-$_name/scores/scores.jsonl" >"$dir/told-$_name.txt"
+}
+near_told() { # near_told A B: no number further off than 1e-4, and some are there
+    paste "$dir/told-$1.txt" "$dir/told-$2.txt" | awk '{ h = NF / 2; for (i = 1; i <= h; i++) { d = $i - $(i + h); if (d > 1e-4 || d < -1e-4) bad = 1; n++ } }
+        END { exit bad || n < 40 }'
+}
+head -n 20 "$dir/rows.jsonl" >"$dir/some.jsonl"
+told beside --checkpoint "$dir/bert/checkpoint" --adapter "$dir/lora/out/adapter"
+told merged --checkpoint "$dir/lora/out/checkpoint"
+near_told beside merged
+ok $? "lf-score tells with the adapter what the merged model says" "$(paste "$dir/told-beside.txt" "$dir/told-merged.txt" | head -n 3)"
+must "$stages/lf-convert" --from "$dir/lora/out/adapter" --base "$dir/bert/checkpoint" --to checkpoint --out "$dir/lora-merged"
+"$tool" moved "$dir/lora/out/checkpoint" "$dir/lora-merged/checkpoint" 'model/*' | grep -q '^0 of'
+ok $? "lf-convert merges it to the same weights"
+on1 more --adapter "$dir/lora/out/adapter" --lr 1e-12 --steps 1
+is $rc 0 "adapter goes on with it"
+told more --checkpoint "$dir/more/out/checkpoint"
+near_told more merged
+ok $? "from where it was" "$(paste "$dir/told-more.txt" "$dir/told-merged.txt" | head -n 3)"
+if have_ranks; then
+    rm -rf "$dir/six"
+    on1 six --lora-rank 4 --steps 6
+    on 2 loratensor --lora-rank 4 --steps 6 --tensor 2
+    same loratensor "matrices and their adapters on two ranks"
+    on 2 lorapipe --lora-rank 4 --steps 6 --pipeline 2
+    same lorapipe "a layer and its adapters on each of two ranks"
+else
+    skip_some 2 "ranks cannot be started here"
+fi
+refused "has 2 labels, and not the ones of this run" "an adapter with other labels" --adapter "$dir/lora/out/adapter" --label-column tokens \
+    --label-kind tokens --labels 2
+on1 loradec --lora-rank 4 --steps 1 --valid-interval 0 --init-from "$dir/llama/checkpoint"
+"$stages/lf-generate" --checkpoint "$dir/llama/checkpoint" --adapter "$dir/loradec/out/adapter" --tokenizer "$dir/text/tokenizer" --prompt a --out "$dir/no" \
+    2>"$dir/err"
+[ $? -ne 0 ] && grep -q 'the adapter tells 2 labels' "$dir/err"
+ok $? "and one with labels where tokens are said" "$(cat "$dir/err")"
+"$stages/lf-convert" --from "$dir/lora/out/adapter" --out "$dir/no" 2>"$dir/err"
+[ $? -ne 0 ] && grep -q 'has labels beside the adapter' "$dir/err"
+ok $? "for PEFT it is refused" "$(cat "$dir/err")"
+"$stages/lf-score" --checkpoint "$dir/bert/checkpoint" --adapter "$dir/lora/out/adapter" --tokenizer "$dir/text/tokenizer" --plan --out "$dir/p" \
+    "$dir/some.jsonl" >"$dir/stdout" 2>"$dir/err"
+grep -q '"parameters":' "$dir/stdout"
+ok $? "lf-score --plan with it" "$(cat "$dir/stdout" "$dir/err")"
 
 # --- out, and in again ---
 must "$stages/lf-convert" --from "$dir/one/out/checkpoint" --out "$dir/hf"
@@ -210,4 +272,4 @@ ok $? "and goes out as it"
 must "$stages/lf-score" --checkpoint "$dir/narrow/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
     --give embeddings --out "$dir/narrow-vectors" "$dir/lone.jsonl"
 is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/narrow-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "its vectors are as wide as the stream"
-finish 42
+finish 55

@@ -116,6 +116,31 @@ else
     skip_some 5 "ranks cannot be started here"
 fi
 
+# --- adapters: no head is beside them ---
+lora="--lora-rank 4 --lr 1e-2 --steps 80"
+on1 lora $lora
+awk -v a="$(field lora valid_accuracy)" 'BEGIN { exit !(a > 0.5) }'
+ok $? "adapters find the right answer, too: $(field lora valid_accuracy)" "$(cat "$dir/err")"
+mkdir "$dir/lorakill"
+killed_often 1 "$dir/lorakill/metrics" "$(bytes "$dir/lora/metrics")" "$stages/lf-rm" --config "$dir/run.ini" --out "$dir/lorakill/out" \
+    --metrics "$dir/lorakill/metrics" --save-interval 7 $lora
+on1 lorakill $lora --save-interval 7
+is "$often $(id lorakill) $("$tool" id "$dir/lorakill/out/adapter")" "1 $(id lora) $("$tool" id "$dir/lora/out/adapter")" "killed and continued, the same bits"
+for n in beside merged; do
+    [ $n = beside ] && set -- "$dir/bert/checkpoint" --adapter "$dir/lora/out/adapter" || set -- "$dir/lora/out/checkpoint"
+    must "$stages/lf-score" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 --give embeddings --out "$dir/lora-$n" \
+        --checkpoint "$@" "$dir/rows.jsonl"
+done
+alike "$dir/lora-beside/scores/scores.jsonl" "$dir/lora-merged/scores/scores.jsonl" 1e-5 >"$dir/apart"
+ok $? "lf-score gives with the adapter the vectors of the merged model" "$(cat "$dir/apart")"
+must "$stages/lf-convert" --from "$dir/lora/out/adapter" --out "$dir/lora-peft"
+is "$(grep -c 'modules_to_save' "$dir/lora-peft/peft/adapter_config.json") $(grep -c '"FEATURE_EXTRACTION"' "$dir/lora-peft/peft/adapter_config.json")" "0 1" \
+    "PEFT has it as an adapter of the base alone, which generates nothing"
+must "$stages/lf-score" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 --give embeddings --out "$dir/lora-theirs" \
+    --checkpoint "$dir/bert/checkpoint" --adapter "$dir/lora-peft/peft" "$dir/rows.jsonl"
+cmp -s "$dir/lora-beside/scores/embeddings.h5" "$dir/lora-theirs/scores/embeddings.h5"
+ok $? "from whose files the vectors are the same bytes"
+
 # --- what is refused ---
 refused() { # refused WORDS TEXT ARGS...
     _words=$1 _text=$2
@@ -219,6 +244,10 @@ tell subsets "$dir/subsets.jsonl"
 tr -d ' \n' <"$dir/subsets/scores/results.json" >"$dir/results"
 got=$(for part in '"labels":' '"most":' '"third":'; do sed "s/.*$part{\([^}]*\)}.*/\1/; s/.*\"f1\":\([0-9.]*\).*/\1/" "$dir/results" | awk '{ printf "%.6f ", $1 }'; done)
 is "$got" "$(f1 '') $(f1 'NR % 3') $(f1 'NR % 3 == 0') " "F1 of class 1, of all and by subset" "$(cat "$dir/results" "$dir/err")"
+{ cat "$dir/subsets.jsonl"; echo '{"prompt":"[CLS]abc[SEP]","subset":"nothing"}'; } >"$dir/unsaid.jsonl"
+tell unsaid "$dir/unsaid.jsonl"
+grep -q '"third"' "$dir/unsaid/scores/results.json" && ! grep -q '"nothing"' "$dir/unsaid/scores/results.json"
+ok $? "a subset of which nothing is said is left out" "$(cat "$dir/unsaid/scores/results.json" "$dir/err")"
 tell best --best "$dir/prompts.jsonl"
 says "best belongs to scores" "the best of labels is refused"
 tell beyond --separator 260 "$dir/prompts.jsonl"
@@ -227,4 +256,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 36
+finish 42

@@ -619,12 +619,22 @@ static void test_json(void)
                                   .alpha = 8.5,
                                   .dropout = 0.25,
                                   .rank_stabilised = true,
-                                  .dora = true},
+                                  .dora = true,
+                                  .labels = 3,
+                                  .labels_of = LF_LABELS_OF_TOKEN},
                              b;
     set_targets(&a, "q layers.*.mlp.*");
     json_t *o = lf_adapter_to_json(&a, &err);
     tap_ok(o && !lf_adapter_from_json(&b, o, "test", &err) && memcmp(&a, &b, sizeof a) == 0,
            "a description survives JSON");
+    json_object_set_new(o, "labels_of", json_integer(3));
+    tap_rc(lf_adapter_from_json(&b, o, "here", &err), LF_EFORMAT, &err, "here: the labels",
+           "labels of nothing are refused");
+    json_object_set_new(o, "labels_of", json_integer(0));
+    json_object_set_new(o, "head", json_true());
+    tap_rc(lf_adapter_from_json(&b, o, "here", &err), LF_EFORMAT, &err, "here: the labels",
+           "and a head of scores beside them");
+    json_object_del(o, "head");
     json_object_set_new(o, "rank", json_integer(0));
     tap_rc(lf_adapter_from_json(&b, o, "here", &err), LF_EINVAL, &err, "here",
            "a damaged one is refused");
@@ -709,6 +719,6 @@ int main(void)
     TAP(1, refuse(&moe, "all", 2, LF_ENOTSUP, "experts"));
     moe.expert_bias = true; /* [E, N], and no matrix of a layer */
     TAP(1, refuse(&moe, "layers.*.moe.experts.gate.bias", 2, LF_EINVAL, "matches no linear layer"));
-    TAP(2, test_json());
+    TAP(4, test_json());
     return tap_done();
 }
