@@ -34,13 +34,17 @@ static int refuse_next(const struct pretrain *p, const lf_optset *o, lf_err *err
     const struct lf_train_config *c = &p->c;
     const void *const members[] = {&c->megatron_order, &c->mtp_weight, &c->max_patches,
                                    &p->samples.interval};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (lf_optset_given(o, members[i]))
-            return lf_fail(err, LF_EINVAL,
+    const char *given = lf_train_samples_given(&p->samples, o, !p->mlm.whole_words);
+    for (size_t i = 0; i < sizeof members / sizeof *members && !given; i++)
+        given = lf_optset_given(o, members[i]);
+    return given ? lf_fail(err, LF_EINVAL,
                            "%s has no meaning with objective = mlm, which hides tokens of texts "
-                           "and predicts none that follow; leave it out",
-                           lf_optset_given(o, members[i]));
-    return 0;
+                           "and predicts none that follow%s; leave it out",
+                           given,
+                           lf_optset_given(o, &p->samples.tokenizer) == given
+                               ? " (mask_whole_words reads one)"
+                               : "")
+                 : 0;
 }
 
 /* "7" or "0-4". */

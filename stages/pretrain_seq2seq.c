@@ -31,14 +31,14 @@ static int refuse_next(const struct pretrain *p, const lf_optset *o, lf_err *err
     const struct lf_train_config *c = &p->c;
     const void *const members[] = {&c->megatron_order, &c->mtp_weight, &c->max_patches, &c->packing,
                                    &p->samples.interval};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (lf_optset_given(o, members[i]))
-            return lf_fail(err, LF_EINVAL,
+    const char *given = lf_train_samples_given(&p->samples, o, true);
+    for (size_t i = 0; i < sizeof members / sizeof *members && !given; i++)
+        given = lf_optset_given(o, members[i]);
+    return given ? lf_fail(err, LF_EINVAL,
                            "%s has no meaning with objective = %s, which takes spans out of texts "
                            "that lie one behind the other; leave it out",
-                           lf_optset_given(o, members[i]),
-                           p->objective == PRETRAIN_SPAN ? "span" : "denoise");
-    return 0;
+                           given, p->objective == PRETRAIN_SPAN ? "span" : "denoise")
+                 : 0;
 }
 
 int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err)

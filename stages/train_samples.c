@@ -14,17 +14,26 @@
 
 #define PROMPT_TOKENS 512 /* of which memory is planned for, where sequences are as long */
 
-int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,
-                           lf_err *err)
+const char *lf_train_samples_given(const struct lf_train_samples *q, const lf_optset *o,
+                                   bool tokenizer)
 {
     const void *const rest[] = {&q->prompts, &q->texts,       &q->rows,
                                 &q->tokens,  &q->temperature, &q->tokenizer};
     const size_t n = sizeof rest / sizeof *rest - (tokenizer ? 0 : 1);
-    for (size_t i = 0; i < n && !q->interval; i++)
+    for (size_t i = 0; i < n; i++)
         if (lf_optset_given(o, rest[i]))
-            return lf_fail(err, LF_EINVAL,
-                           "%s belongs to samples, of which there are none: give sample_interval",
-                           lf_optset_given(o, rest[i]));
+            return lf_optset_given(o, rest[i]);
+    return NULL;
+}
+
+int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,
+                           lf_err *err)
+{
+    const char *given = q->interval ? NULL : lf_train_samples_given(q, o, tokenizer);
+    if (given)
+        return lf_fail(err, LF_EINVAL,
+                       "%s belongs to samples, of which there are none: give sample_interval",
+                       given);
     return (q->prompts || q->texts.n) && lf_optset_given(o, &q->rows)
                ? lf_fail(err, LF_EINVAL,
                          "sample_rows counts documents: leave it out with sample_prompts and "

@@ -23,6 +23,10 @@ struct lf_train_samples {
     lf_samples *samples;
 };
 
+/* The option of samples, besides their interval, that was given, and with tokenizer that one too;
+ * NULL: none. */
+const char *lf_train_samples_given(const struct lf_train_samples *q, const lf_optset *o,
+                                   bool tokenizer);
 /* Checks the options; call it after lf_optset_fill. tokenizer: the stage has the row
  * LF_TRAIN_TOKENIZER_ROW, and for samples alone. */
 int lf_train_samples_check(const struct lf_train_samples *q, const lf_optset *o, bool tokenizer,

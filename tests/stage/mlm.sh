@@ -119,6 +119,9 @@ refused() { # refused WORDS TEXT ARGS...
 }
 refused "mask_token = 64: the vocabulary has 64 words" "a token that there is not" --mask-token 64
 refused "sample_order has no meaning" "the order of another program" --sample-order megatron
+refused "tokenizer has no meaning with objective = mlm, which hides tokens of texts and predicts none that follow (mask_whole_words reads one)" \
+    "a tokenizer for nothing" --tokenizer "$dir/nowhere"
+refused "sample_tokens has no meaning with objective = mlm" "the length of samples that there are not" --sample-tokens 4
 refused "mask_spared = 3-x" "a range that is none" --mask-spared 3-x
 refused "mask_share belongs to objective = mlm" "a share of nothing" --objective next_token --mask-share 0.2 --mask-token 63
 refused "lies none that made it: give tokenizer" "words of a vocabulary that is not there" --mask-whole-words
@@ -163,4 +166,4 @@ must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/families
 "$stages/lf-convert" --from "$dir/roberta/checkpoint" --pad-token 5 --out "$dir/padded" 2>"$dir/err" >"$dir/stdout"
 says "pad_token = 5, but positions of family roberta count from behind the token of padding" \
     "another token of padding, which would move positions, is refused"
-finish 38
+finish 40
