@@ -12,8 +12,9 @@
 
 /* Texts whose cosines with a text are summed at once, each in the order of its channels. */
 #define TILE 32
-/* Numbers of a block of questions by candidates, of which there are two with `both`. */
-#define BLOCK_NUMBERS ((size_t)4 << 20)
+/* Numbers of a block of questions by candidates, of which there are two with `both`: 4 MiB each,
+ * which no plan has to know. */
+#define BLOCK_NUMBERS ((size_t)1 << 19)
 /* Below so many products a second thread would not pay. */
 #define ALONE 2e6
 

@@ -150,6 +150,77 @@ static void threads(size_t group)
            "three threads, the same bits");
 }
 
+enum { LARGE = 1100, LARGE_W = 3 };
+
+static double large(const double *x, double *loss, double *d)
+{
+    static double of[2 * LARGE], cosine[LARGE];
+    static bool right[LARGE];
+    lf_err err = LF_ERR_INIT;
+    double sum = 0;
+    for (int i = 0; i < 2 * LARGE; i++)
+        of[i] = i % 2;
+    const struct lf_contrast c = {.temperature = 0.5,
+                                  .both = true,
+                                  .width = LARGE_W,
+                                  .n = 2 * (size_t)LARGE,
+                                  .x = x,
+                                  .role = of,
+                                  .threads = 2};
+    if (lf_contrast_loss(&c, &(struct lf_contrast_out){loss, cosine, right, d}, &err))
+        tap_bail("%s", err.text);
+    for (int i = 0; i < LARGE; i++)
+        sum += loss[i];
+    return sum;
+}
+
+/* Half the loss of text a with its partner among all texts j of the other kind. */
+static double half_loss(double (*unit)[LARGE_W], int a)
+{
+    double sum = 0, own = 0;
+    for (int j = 1 - a % 2; j < 2 * LARGE; j += 2) {
+        double dot = 0;
+        for (int k = 0; k < LARGE_W; k++)
+            dot += unit[a][k] * unit[j][k];
+        sum += exp(2 * dot);
+        own = j / 2 == a / 2 ? 2 * dot : own;
+    }
+    return (log(sum) - own) / 2;
+}
+
+/* A million cosines, which no single block of questions holds: losses by their formula, and
+ * derivatives by texts of the first, a middle and the last block as slopes. */
+static void blocks(void)
+{
+    static double x[2 * LARGE * LARGE_W], d[2 * LARGE * LARGE_W], loss[LARGE], moved[LARGE];
+    static double unit[2 * LARGE][LARGE_W];
+    static const int at[] = {1, LARGE * LARGE_W + 2, 2 * LARGE * LARGE_W - 1};
+    const double h = 1e-4;
+    double off = 0, worst = 0, most = 0;
+    for (int i = 0; i < 2 * LARGE * LARGE_W; i++)
+        x[i] = (double)lf_rng_u32(7, 9, (uint64_t)i) / 4294967296.0 * 4 - 2;
+    for (int i = 0; i < 2 * LARGE; i++) {
+        const double *v = x + i * LARGE_W;
+        for (int k = 0; k < LARGE_W; k++)
+            unit[i][k] = v[k] / sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
+    }
+    (void)large(x, loss, d);
+    for (int i = 0; i < LARGE; i++)
+        off = fmax(off, fabs(loss[i] - half_loss(unit, 2 * i) - half_loss(unit, 2 * i + 1)));
+    tap_ok(off < 1e-11, "each among a thousand (%.2g)", off);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const double was = x[at[i]];
+        x[at[i]] = was + h;
+        const double up = large(x, moved, NULL);
+        x[at[i]] = was - h;
+        const double down = large(x, moved, NULL);
+        x[at[i]] = was;
+        worst = fmax(worst, fabs((up - down) / (2 * h) - d[at[i]]));
+        most = fmax(most, fabs(d[at[i]]));
+    }
+    tap_ok(worst < 1e-5 * most, "derivatives of all blocks are slopes (%.2g of %.2g)", worst, most);
+}
+
 static void refused(void)
 {
     static const double alone[N] = {0, 1, 0, 0, 1, 0, 1, 0, 1};
@@ -191,6 +262,7 @@ int main(void)
     TAP(1, slopes(true));
     TAP(1, threads(0));
     TAP(1, threads(100));
+    TAP(2, blocks());
     TAP(2, refused());
     TAP(3, texts());
     return tap_done();
