@@ -75,11 +75,12 @@ struct lf_k_moe_stats {
  * micro-batch, and drops the others.
  *   kept [R, k]  the expert of a pair that is taken, -1 of one that is dropped
  * all [all_rows, k] has the choices of the whole micro-batch, in the order of its rows. Row i of
- * this call is row first + i of it, or with blocks row b[j / block] + j % block, where j = first +
- * i; these ascend with i. So ranks that divide the rows drop what one rank drops. kept may not be
- * all. */
+ * this call is row j = first + i of it. With blocks (names b) each `own` rows of the order of ranks
+ * have ceil(own / block) of them, the last of which may be shorter: it is row b[j / own *
+ * ceil(own / block) + j % own / block] + j % own % block. These ascend with i. So ranks that divide
+ * the rows drop what one rank drops. kept may not be all. */
 struct lf_k_moe_keep {
-    int64_t rows, all_rows, experts, first, block, capacity;
+    int64_t rows, all_rows, experts, first, block, own, capacity;
     const int32_t *all, *blocks;
     int32_t *kept;
     int32_t k;

@@ -189,11 +189,13 @@ LF_EMIT(moe_keep)
     struct lf_k_moe_keep *k = args;
     const struct lf_layout *l = &b->g->ps->layout;
     const int32_t ids = n->in[KEEP_IDS], all = n->in[KEEP_ALL], blocks = n->in[KEEP_BLOCKS];
+    const int64_t own = R(b, ids) * lf_context_parts(l).heads;
     *k = (struct lf_k_moe_keep){.rows = R(b, ids),
                                 .all_rows = R(b, all ? all : ids),
                                 .experts = n->a.experts,
                                 .first = all ? l->context_rank * R(b, ids) : 0,
-                                .block = blocks ? R(b, all) / R(b, blocks) : 0,
+                                .block = blocks ? lf_context_block(own) : 0,
+                                .own = own,
                                 .capacity = n->a.capacity,
                                 .all = P(b, all ? all : ids),
                                 .blocks = P(b, blocks),

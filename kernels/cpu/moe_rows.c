@@ -30,8 +30,17 @@ int LF_SYM(moe_keep_check)(const struct lf_k_moe_keep *a)
 {
     bool ok = a->rows >= 0 && a->first >= 0 && a->first + a->rows <= a->all_rows && a->k > 0 &&
               a->k <= a->experts && a->experts <= LF_MOE_MAX_EXPERTS && a->capacity > 0 &&
-              (!a->blocks || a->block > 0);
+              (!a->blocks || (a->block > 0 && a->own > 0));
     return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* Where row j of the order of ranks stands in that of rows. */
+static int64_t row_at(const struct lf_k_moe_keep *a, int64_t j)
+{
+    if (!a->blocks)
+        return j;
+    const int64_t each = (a->own + a->block - 1) / a->block, in = j % a->own;
+    return a->blocks[j / a->own * each + in / a->block] + in % a->block;
 }
 
 /* One thread counts the pairs of all rows up to the last of its own. */
@@ -40,8 +49,7 @@ int LF_SYM(moe_keep)(lf_queue *q, const struct lf_k_moe_keep *a)
     (void)q;
     int64_t seen[LF_MOE_MAX_EXPERTS] = {0}, at = 0;
     for (int64_t i = 0; i < a->rows; i++) {
-        const int64_t j = a->first + i,
-                      row = a->blocks ? a->blocks[j / a->block] + j % a->block : j;
+        const int64_t row = row_at(a, a->first + i);
         for (; at < row * a->k; at++)
             seen[a->all[at]]++;
         for (int32_t s = 0; s < a->k; s++, at++) {

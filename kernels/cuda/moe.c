@@ -83,7 +83,8 @@ static int by_experts(lf_queue *q, enum lf_cu_fn fn, int64_t experts, const void
 int lf_cuda_moe_keep_check(const struct lf_k_moe_keep *a)
 {
     bool ok = sizes_ok(a->all_rows, a->experts, a->k) && a->rows >= 0 && a->first >= 0 &&
-              a->first + a->rows <= a->all_rows && a->capacity > 0 && (!a->blocks || a->block > 0);
+              a->first + a->rows <= a->all_rows && a->capacity > 0 &&
+              (!a->blocks || (a->block > 0 && a->own > 0));
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_moe_keep(lf_queue *q, const struct lf_k_moe_keep *a)

@@ -349,7 +349,9 @@ LF_DEV int64_t own_row(const struct lf_k_moe_keep *a, int64_t row)
 {
     int64_t at = row - a->first;
     if (a->blocks) {
-        int64_t lo = a->first / a->block, hi = (a->first + a->rows - 1) / a->block;
+        const int64_t each = (a->own + a->block - 1) / a->block, last = a->first + a->rows - 1;
+        int64_t lo = a->first / a->own * each + a->first % a->own / a->block,
+                hi = last / a->own * each + last % a->own / a->block;
         while (lo < hi) { /* the last block that begins at this row or before it */
             const int64_t mid = (lo + hi + 1) / 2;
             if (a->blocks[mid] <= row)
@@ -357,8 +359,9 @@ LF_DEV int64_t own_row(const struct lf_k_moe_keep *a, int64_t row)
             else
                 hi = mid - 1;
         }
-        const int64_t in = row - a->blocks[lo];
-        at = in >= 0 && in < a->block ? lo * a->block + in - a->first : -1;
+        const int64_t in = row - a->blocks[lo], before = lo % each * a->block,
+                      left = a->own - before, n = left < a->block ? left : a->block;
+        at = in >= 0 && in < n ? lo / each * a->own + before + in - a->first : -1;
     }
     return at >= 0 && at < a->rows ? at : -1;
 }

@@ -396,6 +396,17 @@ static void test_edges(const struct lf_kernels *k, lf_queue *q)
 
 /* ---- what experts have room for ---- */
 
+/* Ranks one after the other, each block by block, of which the last may end early. */
+static int64_t row_of_order(const struct lf_k_moe_keep *a, int64_t j)
+{
+    int64_t at = 0;
+    for (int64_t b = 0; a->blocks; b++)
+        for (int64_t r = 0; r < a->block && (at % a->own > 0 || r == 0); r++, at++)
+            if (at == j)
+                return a->blocks[b] + r;
+    return j;
+}
+
 /* Rows `first` and following of all, or those of blocks that are dealt. */
 static void test_keep(const struct lf_kernels *k, lf_queue *q, const struct lf_k_moe_keep *of)
 {
@@ -408,7 +419,8 @@ static void test_keep(const struct lf_kernels *k, lf_queue *q, const struct lf_k
                                      (double)(a.experts / 2)) %
                            a.experts);
     if (of->blocks) {
-        const size_t bytes = (size_t)(a.all_rows / a.block) * sizeof *of->blocks;
+        const int64_t each = (a.own + a.block - 1) / a.block;
+        const size_t bytes = (size_t)(a.all_rows / a.own * each) * sizeof *of->blocks;
         a.blocks = memcpy(zeros(bytes), of->blocks, bytes);
     }
     a.all = all;
@@ -418,8 +430,7 @@ static void test_keep(const struct lf_kernels *k, lf_queue *q, const struct lf_k
     bool ok = true;
     int64_t dropped = 0;
     for (int64_t i = 0; i < a.rows * a.k && ok; i++) {
-        const int64_t j = a.first + i / a.k,
-                      row = a.blocks ? a.blocks[j / a.block] + j % a.block : j;
+        const int64_t j = a.first + i / a.k, row = row_of_order(&a, j);
         int64_t before = 0;
         for (int64_t p = 0; p < row * a.k + i % a.k; p++)
             before += all[p] == all[row * a.k + i % a.k];
@@ -438,12 +449,14 @@ static void test_keep(const struct lf_kernels *k, lf_queue *q, const struct lf_k
 
 static void test_keeps(const struct lf_kernels *k, lf_queue *q)
 {
-    static const int32_t blocks[] = {0, 16, 56, 8, 24, 32, 40, 48}; /* two ranks with 3 and 5 */
+    static const int32_t blocks[] = {0, 16, 40, 56, 8, 24, 32, 48}; /* two ranks with four each */
+    static const int32_t shorter[] = {8, 16, 51, 0, 24, 48, 32, 40, 54}; /* three with 8, 8, 3 */
     const struct lf_k_moe_keep all = {
         .rows = 701, .all_rows = 701, .experts = 10, .capacity = 150, .k = 3};
     struct lf_k_moe_keep part = all, dealt = {.all_rows = 64,
                                               .experts = 4,
                                               .block = 8,
+                                              .own = 32,
                                               .capacity = 20,
                                               .blocks = blocks,
                                               .k = 2};
@@ -451,14 +464,18 @@ static void test_keeps(const struct lf_kernels *k, lf_queue *q)
     part.rows = 233;
     part.first = 300;
     test_keep(k, q, &part);
-    dealt.rows = 24;
+    dealt.rows = 32;
     test_keep(k, q, &dealt);
-    dealt.first = 24;
-    dealt.rows = 40;
+    dealt.first = 32;
     test_keep(k, q, &dealt);
     dealt.first = 44; /* begins and ends within a block */
     dealt.rows = 8;
     test_keep(k, q, &dealt);
+    dealt.all_rows = 57;
+    dealt.own = dealt.rows = 19;
+    dealt.blocks = shorter;
+    for (dealt.first = 0; dealt.first < 57; dealt.first += 19)
+        test_keep(k, q, &dealt);
     test_keep(
         k, q,
         &(struct lf_k_moe_keep){.rows = 1, .all_rows = 1, .experts = 1, .capacity = 1, .k = 1});
@@ -752,7 +769,7 @@ int main(void)
         }
         TAP(2, test_loss_bounds(k, q));
         TAP(6, test_edges(k, q));
-        TAP(12, test_keeps(k, q));
+        TAP(18, test_keeps(k, q));
         for (int how = 0; how < 4; how++) {
             TAP(2, test_sort(k, q, 1, 1, 1, how == 1 ? 0 : how));
             TAP(2, test_sort(k, q, 53, 4, 60, how));

@@ -40,6 +40,11 @@ dropped() { records "$1" | sed -n 's/^router_dropped:\(.*\)$/\1/p' | tr '\n' ' '
 share=$(dropped "experts drop rows.one")
 [ -n "$share" ] && [ "$(dropped "experts drop rows.2:expert=2")" = "$share" ] && [ "$(dropped "experts drop rows.4:expert=4+context=2")" = "$share" ]
 ok $? "as many of them in every layout: $share" "$(dropped "experts drop rows.2:expert=2")"
+# a rank has a prime number of rows, so that the last of its blocks is shorter
+sed -i 's/^max_positions = .*/max_positions = 8198/' "$dir/run.ini"
+trial "experts drop 8198 rows" pretrain 2e-5 "2:context=2+context-kind=gather" --steps 3 --batch 1 --seq-length 8198
+share=$(dropped "experts drop 8198 rows.one")
+is "$(dropped "experts drop 8198 rows.2:context=2+context-kind=gather")" "${share:-a share}" "where blocks end early the same ones, too"
 ! "$infer" record "$dir/experts.one/metrics" | grep -q 'router_dropped\|comm_exposed_s' && "$infer" record "$dir/experts.2:expert=2/metrics" | grep -q '"comm_exposed_s":0*\.*0*[1-9]'
 ok $? "without a capacity none is told, and one rank waits for nobody; of two it is told how long"
 
@@ -59,4 +64,4 @@ refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 refused "--ranks 2 --tensor 2 --expert 2 --expert-tensor 1 --device cuda" "take device = cpu, or leave expert_tensor out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 30
+finish 32
