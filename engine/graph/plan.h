@@ -267,6 +267,7 @@ struct lf_plan_comm {
     struct lf_plan_moved tensor, micro_tensor;
     /* The same among the ranks of the context axis, which exchange within passes alone. */
     struct lf_plan_moved micro_context;
+    double context_most; /* its bytes of the rank that sends most; calls are as many for each */
     /* Where ranks divide experts: once a step among the ranks with the same ones; and among those
      * that divide them, for each pass of any of them, the counts of pairs, and rows where each
      * expert is chosen equally often. */

@@ -60,16 +60,19 @@ static void count_context(struct lf_plan_moved *m, const struct lf_k_exchange *k
     add_even(m, n * lf_dtype_size((enum lf_dtype)k->in_type), k->ranks);
 }
 
-static void count_spread(struct lf_plan_moved *m, const struct lf_k_attn_spread *k)
+/* place: of which rank among those that gather keys; -1: this one. */
+static void count_spread(struct lf_plan_moved *m, const struct lf_k_attn_spread *of, int place)
 {
+    struct lf_k_attn_spread k = *of;
     int64_t messages;
     double bytes;
-    lf_spread_moved(k, &messages, &bytes);
+    k.group.place = place < 0 ? k.group.place : place;
+    lf_spread_moved(&k, &messages, &bytes);
     m->messages += messages;
     m->bytes += bytes;
 }
 
-static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved *m,
+static void count_node(const lf_plan *p, enum lf_axis axis, int place, struct lf_plan_moved *m,
                        const struct lf_bind *b, const struct lf_node *n)
 {
     const struct lf_op_row *row = &lf_op_table[n->op];
@@ -88,7 +91,7 @@ static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved
     if (context != (axis == LF_AXIS_CONTEXT))
         return;
     if (spread)
-        count_spread(m, &args.spread);
+        count_spread(m, &args.spread, place);
     else if (context)
         count_context(m, &args.exchange);
     else if (exchanges)
@@ -97,7 +100,7 @@ static void count_node(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved
         count_head(p, m, &args.head);
 }
 
-struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
+static struct lf_plan_moved count_pass(const lf_plan *p, enum lf_axis axis, int place, int chain,
                                        bool backward)
 {
     struct lf_plan_moved m = {0};
@@ -107,20 +110,40 @@ struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int 
     const size_t end = backward ? c->g->n_n : c->g->n_fwd;
     const int ranks = axis == LF_AXIS_CONTEXT ? l->context : l->tensor;
     for (size_t i = 0; i < end && ranks > 1; i++)
-        count_node(p, axis, &m, &b, &c->g->n[i]);
+        count_node(p, axis, place, &m, &b, &c->g->n[i]);
     return m;
 }
 
+struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,
+                                       bool backward)
+{
+    return count_pass(p, axis, -1, chain, backward);
+}
+
 /* A training step's passes over a micro-batch. */
-static void count_passes(const lf_plan *p, enum lf_axis axis, struct lf_plan_moved *m)
+static void count_passes(const lf_plan *p, enum lf_axis axis, int place, struct lf_plan_moved *m)
 {
     for (size_t k = 0; k < p->n_c; k++) {
         if (!p->c[k].o.train)
             continue;
-        const struct lf_plan_moved pass = lf_plan_pass_axis(p, axis, (int)k, true);
+        const struct lf_plan_moved pass = count_pass(p, axis, place, (int)k, true);
         m->messages += pass.messages;
         m->bytes += pass.bytes;
     }
+}
+
+/* Those of windows send keys to the ranks behind, and gradients to those before: ranks in the
+ * middle most. */
+static double most_context(const lf_plan *p)
+{
+    double most = 0;
+    const int places = lf_context_parts(&p->ps->layout).rows;
+    for (int r = 0; r < places; r++) {
+        struct lf_plan_moved m = {0};
+        count_passes(p, LF_AXIS_CONTEXT, r, &m);
+        most = m.bytes > most ? m.bytes : most;
+    }
+    return most;
 }
 
 /* What ranks sum of the gradient of a tensor whose box several of them have. */
@@ -140,7 +163,8 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
 {
     const lf_pstore *ps = p->ps;
     struct lf_plan_moved *m = &out->tensor;
-    count_passes(p, LF_AXIS_CONTEXT, &out->micro_context);
+    count_passes(p, LF_AXIS_CONTEXT, -1, &out->micro_context);
+    out->context_most = ps->layout.context_in_order ? most_context(p) : out->micro_context.bytes;
     if (ps->layout.tensor <= 1)
         return;
     for (size_t i = 0; i < ps->n_g && p->has_opt; i++) {
@@ -154,5 +178,5 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
     }
     if (p->n_sums)
         add_sum(p, m, p->n_sums, sizeof(double));
-    count_passes(p, LF_AXIS_TENSOR, &out->micro_tensor);
+    count_passes(p, LF_AXIS_TENSOR, -1, &out->micro_tensor);
 }

@@ -268,7 +268,8 @@ static void add_moved(json_t *comm, const char *axis, double bytes, int64_t mess
     json_object_set_new(comm, key, json_integer(messages));
 }
 
-/* "comm": what a rank sends in a step, along each axis with several ranks. */
+/* "comm": what a rank sends in a step, along each axis with several ranks; along context at most.
+ */
 static json_t *plan_comm(const struct lf_train_config *c, const struct lf_train_model *m,
                          const struct lf_train_who *at)
 {
@@ -284,7 +285,7 @@ static json_t *plan_comm(const struct lf_train_config *c, const struct lf_train_
         add_moved(comm, "tensor", pc.tensor.bytes + n * pc.micro_tensor.bytes,
                   pc.tensor.messages + rounds * pc.micro_tensor.messages);
     if (at->context_ranks > 1)
-        add_moved(comm, "context", n * pc.micro_context.bytes, rounds * pc.micro_context.messages);
+        add_moved(comm, "context", n * pc.context_most, rounds * pc.micro_context.messages);
     if (at->expert_ranks > 1)
         add_moved(comm, "expert", pc.same.bytes + n * (pc.micro_counts.bytes + pc.micro_rows.bytes),
                   pc.same.messages + rounds * (pc.micro_counts.messages + pc.micro_rows.messages));

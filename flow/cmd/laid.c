@@ -84,7 +84,7 @@ void lf_laid_print(const lf_cost *plan)
                "collective");
     print_sent("along tensor each sends", &comm->tensor_bytes_per_step,
                &comm->tensor_messages_per_step, "collective");
-    print_sent("along context each sends", &comm->context_bytes_per_step,
+    print_sent("along context a rank sends at most", &comm->context_bytes_per_step,
                &comm->context_messages_per_step, "collective");
     print_sent("to experts each sends, evenly chosen,", &comm->expert_bytes_per_step,
                &comm->expert_messages_per_step, "collective");

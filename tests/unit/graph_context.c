@@ -36,6 +36,7 @@ struct world {
     float sinks[MAX_RANKS][H]; /* gradients */
     bool exchanged[MAX_RANKS]; /* as much as planned */
     double bytes[MAX_RANKS];   /* sent */
+    double most[MAX_RANKS];    /* that any rank sends, as each rank plans it */
 };
 
 struct rank {
@@ -358,6 +359,9 @@ static void *rank_main(void *arg)
     const struct lf_plan_moved m = lf_plan_pass_axis(p, LF_AXIS_CONTEXT, 0, true);
     w->exchanged[k->r] = m.messages == k->calls && !(m.bytes < k->bytes) && !(m.bytes > k->bytes);
     w->bytes[k->r] = k->bytes;
+    struct lf_plan_comm c;
+    need(lf_plan_comm(p, &c), &err);
+    w->most[k->r] = c.context_most;
     lf_exec_destroy(ex);
     lf_back_destroy(b);
     lf_plan_destroy(p);
@@ -479,6 +483,18 @@ static double sent(const struct world *w)
     return n;
 }
 
+/* Do all ranks plan the same, what the one that sends most has sent? */
+static bool most_planned(const struct world *w)
+{
+    double most = 0;
+    bool same = true;
+    for (int r = 0; r < w->n; r++)
+        most = w->bytes[r] > most ? w->bytes[r] : most;
+    for (int r = 0; r < w->n; r++)
+        same = same && !(w->most[r] < most) && !(w->most[r] > most);
+    return same && most > 0;
+}
+
 /* Rows in order, of which ranks give each other what windows reach. */
 static void test_windows(const struct kind *k)
 {
@@ -505,6 +521,9 @@ static void test_windows(const struct kind *k)
                k->name, how[i].ranks, how[i].heads ? ", pairs of which exchange heads" : "", dx);
         tap_ok(moved && same_sinks(one, w) && sent(w) < 0.6 * sent(all),
                "what moves is planned, %.0f bytes in the place of %.0f", sent(w), sent(all));
+        tap_ok(most_planned(w) && most_planned(all),
+               "and what the rank sends that sends most: %.0f bytes, the first one %.0f",
+               w->most[0], w->bytes[0]);
         free(w);
         free(all);
     }
@@ -612,7 +631,7 @@ int main(void)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         TAP(10, test_gather(&kinds[i]));
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        TAP(8, test_windows(&windows[i]));
+        TAP(12, test_windows(&windows[i]));
     TAP(2, test_deal(2048, false));
     TAP(2, test_deal(4 * 4099, false));
     TAP(2, test_deal(4 * 4099, true));
