@@ -51,19 +51,20 @@ static const lf_opt status_rows[] = {
 LF_CMD_TABLE(status, "state of a run and its stages, or the runs of the project", status_rows);
 
 static const lf_column stage_cols[] = {
-    {"name", "STAGE", false, false},        {"kind", "KIND", false, false},
-    {"state", "STATE", false, false},       {"attempts", "ATTEMPTS", true, false},
-    {"done_text", "STEP", true, false},     {"time_text", "TIME", true, false},
-    {"reason", "REASON", false, false},     {"epoch", "EPOCH", true, true},
-    {"class", "CLASS", false, true},        {"dir", "DIRECTORY", false, true},
-    {"spec_id", "SPEC", false, true},       {"step", "STEP", true, true},
-    {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
-    {"segments", "STARTS", true, true},     {"jobid", "JOB", false, true},
-    {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
-    {"n_warnings", "WARNINGS", true, true}, {"layout", "LAYOUT", false, true},
+    {"name", "STAGE", false, false},         {"kind", "KIND", false, false},
+    {"state", "STATE", false, false},        {"attempts", "ATTEMPTS", true, false},
+    {"done_text", "STEP", true, false},      {"time_text", "TIME", true, false},
+    {"reason", "REASON", false, false},      {"epoch", "EPOCH", true, true},
+    {"class", "CLASS", false, true},         {"dir", "DIRECTORY", false, true},
+    {"spec_id", "SPEC", false, true},        {"step", "STEP", true, true},
+    {"steps", "STEPS", true, true},          {"eta_text", "LEFT", true, true},
+    {"segments", "STARTS", true, true},      {"jobid", "JOB", false, true},
+    {"start_text", "STARTED", false, true},  {"attempt", "ATTEMPT", true, true},
+    {"n_warnings", "WARNINGS", true, true},  {"layout", "LAYOUT", false, true},
+    {"exposed_text", "EXPOSED", true, true},
 };
 static const lf_format stage_formats[] = {
-    {"progress", "name,state,done_text,time_text,eta_text,segments"},
+    {"progress", "name,state,done_text,time_text,eta_text,exposed_text,segments"},
     {"jobs", "name,state,jobid,attempt,epoch,start_text,reason"},
     {"where", "name,state,dir"},
     {NULL, NULL},
@@ -75,7 +76,7 @@ static const lf_table stage_table = {stage_cols, sizeof stage_cols / sizeof stag
 /* A row of the table. */
 struct stage_row {
     lf_stage_shown s;
-    char done_text[64], time_text[32], eta_text[32], start_text[21];
+    char done_text[64], time_text[32], eta_text[32], start_text[21], exposed_text[16];
     const char *jobid;
 };
 static const struct lf_fields row_fields = LF_FIELDS_SHOWN(
@@ -84,8 +85,18 @@ static const struct lf_fields row_fields = LF_FIELDS_SHOWN(
     {LF_FIELD_BUF(struct stage_row, time_text, "time_text"), .opt = true},
     {LF_FIELD_BUF(struct stage_row, eta_text, "eta_text"), .opt = true},
     {LF_FIELD_BUF(struct stage_row, start_text, "start_text"), .opt = true},
+    {LF_FIELD_BUF(struct stage_row, exposed_text, "exposed_text"), .opt = true},
     LF_MEMBERS(struct stage_row, jobid));
 typedef LF_ROWS(struct stage_row) stage_table_rows;
+
+/* The share of its last step in which a rank waited for messages that nothing hides. */
+static void set_exposed(struct stage_row *r)
+{
+    double waited, step;
+    if (lf_raw_number(&waited, r->s.metrics, "comm_exposed_s") &&
+        lf_raw_number(&step, r->s.metrics, "step_s") && step > 0)
+        snprintf(r->exposed_text, sizeof r->exposed_text, "%.0f %%", 100 * waited / step);
+}
 
 static void set_texts(struct stage_row *r, const lf_cmd *c)
 {
@@ -101,6 +112,7 @@ static void set_texts(struct stage_row *r, const lf_cmd *c)
         lf_fmt_duration(r->eta_text, sizeof r->eta_text, s->eta_s.v);
     if (s->t_start.given)
         lf_cmd_time(r->start_text, c, s->t_start.v);
+    set_exposed(r);
     r->jobid = s->job != NULL ? s->job->id : NULL;
 }
 

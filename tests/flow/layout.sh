@@ -263,7 +263,7 @@ refused wrong '[0-9]+:[0-9]+: unknown key "tensr" in \[layout\]'
 like err 'wrong.ini:[0-9]+:[0-9]+: .*zero.*7' "and the value that is none"
 
 if ! "$LF" launch -n 2 -- true >/dev/null 2>err; then
-    skip_some 23 "ranks cannot be started here: $(tail -n 1 err)"
+    skip_some 24 "ranks cannot be started here: $(tail -n 1 err)"
 else
     runs 0 "$LF" run --quiet parts.ini
     a=$(stage_dir train)
@@ -289,6 +289,8 @@ else
     grep -h 'ranks: pipeline' "$(stage_dir train)/log" >log
     is "$(sed 's/.*lf-pretrain: //' log)" "4 ranks: pipeline 2 (1f1b; layers 1,1) x tensor 2, rows divided" "the log says the layout, once"
     is "$("$LF" status --columns name,layout | sed -n 's/^train  *//p')" "pipeline 2, tensor 2" "status has a column"
+    "$LF" status --columns progress >out
+    like out '^train .* [0-9]+ %' "and one of what is exposed of its messages"
     "$LF" show train >out
     like out '^  layout pipeline 2, tensor 2$' "show has a line"
     runs 0 "$LF" resume --quiet --set layout.pipeline=1 --set layout.tensor=1 --set layout.sequence_parallel=no --set train.steps=6 --accept steps
@@ -304,4 +306,4 @@ else
     like "$(stage_dir train)/log" '8 ranks: pipeline 2 \(1f1b; layers 2,2\) x data 2 x tensor 2, rows divided$' "examples/parallel: a layout of three axes"
     like "$(stage_dir more)/log" '2 ranks: data 2$' "and another one goes on from its checkpoint"
 fi
-finish 153
+finish 154
