@@ -865,7 +865,8 @@ static int check_context(const lf_model_config *c, const struct lf_layout *of, l
         if (heads[i] % of->context && (i == 0 || of->context % heads[i]))
             return lf_fail(err, LF_EINVAL,
                            "%s = %lld%s do not divide among %d ranks (context); take a context "
-                           "that divides %s%s; context_kind = gather asks for no such thing",
+                           "that divides %s%s; on CPUs context_kind = gather asks for "
+                           "no such thing",
                            keys[i], (long long)heads[i], tensor > 1 ? " of a rank of tensor" : "",
                            of->context, keys[i], i ? ", or a multiple of them" : "");
     return 0;

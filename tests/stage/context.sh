@@ -35,7 +35,7 @@ refused "--ranks 6 --context 2 --pipeline 2" "error: context = 2 and pipeline = 
 refused "--ranks 2 --context-kind gather" "context_kind = gather is of ranks that divide rows; set context to 2 or more"
 refused "--ranks 2 --context 65536 --tensor 65536" "2 ranks cannot form such groups"
 refused "--ranks 65536 --tensor 65536 --pipeline 65536" "65536 ranks cannot form such groups"
-refused "--ranks 3 --context 3 --seq-length 33" "heads = 8 do not divide among 3 ranks (context); take a context that divides heads"
+refused "--ranks 3 --context 3 --seq-length 33" "heads = 8 do not divide among 3 ranks (context); take a context that divides heads; on CPUs context_kind = gather asks"
 refused "--ranks 2 --context 2 --seq-length 33" "the 33 rows of a micro-batch (seq_length x micro_batch) do not divide"
 refused "--ranks 4 --context 2 --tensor 2 --sequence-parallel --seq-length 34" "make seq_length a multiple of 4"
 refused "--ranks 2 --context 2 --context-kind ring" "never gives one rank's bits"

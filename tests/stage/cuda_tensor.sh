@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Divided matrices (tensor = 2, with and without sequence_parallel) and divided rows (context = 2) on emulated GPUs: the numbers of one GPU, over NCCL
-# and through memory of the host, for a dense model with one head of keys, tied weights, experts, bf16 and DPO; texts; with a pipeline (DPO too), and with
-# ranks that share the batch and state; resumed on CPUs.
+# and through memory of the host, for a dense model with one head of keys, tied weights, experts, bf16, DPO and a reward model; texts; with a pipeline
+# (DPO too), and with ranks that share the batch and state; resumed on CPUs.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 . "$LF_SRCDIR/tests/stage/layout_lib.sh"
 with_ranks
@@ -32,7 +32,8 @@ trial "experts" pretrain 2e-6 "2:tensor=2+sequence-parallel 2:context=2"
 small llama3 "kv_heads = 1"
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/gpus.2:tensor=2/out/checkpoint" >>"$dir/run.ini"
-trial "dpo" dpo 2e-6 "2:tensor=2 4:tensor=2+pipeline=2" --data "$dir/pairs" --seq-length 48
+trial "dpo" dpo 2e-6 "2:tensor=2 4:tensor=2+pipeline=2 2:context=2 4:context=2+pipeline=2" --data "$dir/pairs" --seq-length 48
+trial "rm" rm 2e-6 "2:context=2" --data "$dir/pairs" --seq-length 48
 trial "an adapter with magnitudes" sft 2e-6 "2:tensor=2+sequence-parallel" --lora-rank 2 --lora-dora
 trial "magnitudes of a fused group" sft 2e-6 "2:tensor=2" --lora-rank 2 --lora-dora --lora-targets qkv --lora-targets o
 
@@ -61,4 +62,4 @@ FAKE_NCCL_FAIL=40:1 on 2 refused --tensor 2 --sequence-parallel
 is $rc 1 "a collective that fails on one GPU ends both with 1"
 says_like "NCCL: .* on rank 1.*internal error" "and is named"
 says_like 'error: rank 1 (.*) failed' "and the other hears of it and ends by itself"
-finish 23
+finish 26
