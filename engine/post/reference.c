@@ -326,8 +326,8 @@ static int find(lf_reference *r, const struct lf_reference_opts *o, bool fresh, 
 static int visit(void *user, const struct lf_train_view *v, lf_err *err)
 {
     lf_reference *r = user;
-    if (!r->lp && !(r->lp = lf_malloc((size_t)v->rows, sizeof(*r->lp), err)))
-        return LF_ENOMEM;
+    if (!r->lp)
+        r->lp = lf_malloc((size_t)v->rows, sizeof(*r->lp), err);
     int rc = lf_train_view_read(v, "lp", r->lp, sizeof(*r->lp), err);
     for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         int64_t n, doc = v->batch->seg_doc[s];

@@ -115,7 +115,8 @@ typedef struct lf_objective {
 /* The rows of a micro-batch, of which a graph of r has some where ranks divide them. */
 int64_t lf_train_all_rows(const lf_pstore *ps, const struct lf_decoder_rows *r);
 /* Reads output `name`, `each` bytes (<= row_bytes) a row, of all rows of the micro-batch in their
- * order. Collective among the ranks that divide these rows. Errors of lf_exec_read, LF_ECOMM. */
+ * order. Collective among the ranks that divide these rows: one without memory for them meets the
+ * others with dst NULL, LF_ENOMEM, whose words are its own. Errors of lf_exec_read, LF_ECOMM. */
 int lf_train_view_read(const struct lf_train_view *v, const char *name, void *dst, size_t each,
                        lf_err *err);
 /* Writes this rank's rows of the gradient that `src` has of all rows. Errors of lf_exec_write. */

@@ -36,11 +36,13 @@ int lf_train_view_read(const struct lf_train_view *v, const char *name, void *ds
 {
     lf_trainer *t = v->trainer;
     const size_t part = (size_t)t->m.own_rows * each;
+    if (!t->packs_buf && !dst)
+        return LF_ENOMEM;
     if (!t->packs_buf)
         return lf_exec_read(v->ex, v->chain, v->slot, name, dst, (size_t)v->rows * each, err);
     for (int r = 0; r < t->who.context_ranks; r++)
         t->packs_part[r] = part;
-    int rc = lf_train_find_rows(t, v->batch, err);
+    int rc = dst ? lf_train_find_rows(t, v->batch, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_exec_read(v->ex, v->chain, v->slot, name,
                           t->packs_buf + (size_t)t->who.context * part, part, err);
