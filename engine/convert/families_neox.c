@@ -378,50 +378,78 @@ static const struct mpt_must {
     {"clip_qkv", "null"},
 };
 
-/* attn_pdrop is of probabilities and of both branches. */
-static int read_mpt_attention(lf_hf_reader *r, lf_model_config *c, json_t *left, lf_err *err)
+static bool same_value(const json_t *a, const json_t *b)
 {
-    static const char *const dropouts[] = {"attn_prob_dropout", "attn_dropout", "mlp_dropout"};
-    json_t *p = json_object_get(left, "attn_pdrop"),
-           *scale = json_object_get(left, "softmax_scale");
+    return json_is_number(a) && json_is_number(b)
+               ? fabs(json_number_value(a) - json_number_value(b)) <= 0
+               : json_equal(a, b);
+}
+
+static int check_mpt_musts(lf_hf_reader *r, const json_t *attn, lf_err *err)
+{
     int rc = 0;
-    for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts && rc == 0 && json_is_number(p); i++)
-        rc = lf_hf_set_number(r, c, "attn_pdrop", dropouts[i], json_number_value(p), err);
-    if (rc == 0 && json_is_number(scale))
-        rc = lf_hf_set_number(r, c, "softmax_scale", "attn_scale", json_number_value(scale), err);
     for (size_t i = 0; i < sizeof mpt_musts / sizeof *mpt_musts && rc == 0; i++) {
-        json_t *v = json_object_get(left, mpt_musts[i].key),
+        json_t *v = json_object_get(attn, mpt_musts[i].key),
                *must = json_loads(mpt_musts[i].json, JSON_DECODE_ANY, NULL);
         if (!must)
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
-        else if (v && !json_equal(v, must))
+        else if (v && !same_value(v, must))
             rc = lf_fail(err, LF_ENOTSUP,
-                         "%s: %s of attn_config is not %s, and nothing else is "
-                         "supported",
-                         r->path, mpt_musts[i].key, mpt_musts[i].json);
+                         "%s: %s of attn_config is not %s, and nothing else is supported", r->path,
+                         mpt_musts[i].key, mpt_musts[i].json);
         json_decref(must);
-        json_object_del(left, mpt_musts[i].key);
     }
-    static const char *const read[] = {"attn_pdrop", "softmax_scale", "attn_impl", "model_type"};
+    return rc;
+}
+
+/* Keys of attn_config that are read, are of no use, or stand in mpt_musts. transformers writes the
+ * keys of any config.json there, too. */
+static bool known_of_attention(const char *key)
+{
+    static const char *const read[] = {"attn_pdrop", "softmax_scale", "attn_impl",
+                                       "tie_word_embeddings"};
+    bool known = lf_hf_is_inert(key);
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
-        json_object_del(left, read[i]);
-    const char *key = json_object_iter_key(json_object_iter(left));
-    return rc != 0 || !key
-               ? rc
-               : lf_fail(err, LF_ENOTSUP, "%s: '%.60s' of attn_config is not known", r->path, key);
+        known = known || strcmp(key, read[i]) == 0;
+    for (size_t i = 0; i < sizeof mpt_musts / sizeof *mpt_musts; i++)
+        known = known || strcmp(key, mpt_musts[i].key) == 0;
+    return known;
+}
+
+/* attn_pdrop is of probabilities and of both branches. */
+static int read_mpt_attention(lf_hf_reader *r, lf_model_config *c, json_t *attn, lf_err *err)
+{
+    static const char *const dropouts[] = {"attn_prob_dropout", "attn_dropout", "mlp_dropout"};
+    json_t *p = json_object_get(attn, "attn_pdrop"),
+           *scale = json_object_get(attn, "softmax_scale"), *v;
+    const char *key;
+    if ((p && !json_is_number(p)) || (scale && !json_is_null(scale) && !json_is_number(scale)) ||
+        (json_is_number(scale) && !(json_number_value(scale) > 0)))
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: attn_config: attn_pdrop is a number, and softmax_scale one above 0 or "
+                       "null",
+                       r->path);
+    int rc = 0;
+    for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts && rc == 0 && p; i++)
+        rc = lf_hf_set_number(r, c, "attn_pdrop", dropouts[i], json_number_value(p), err);
+    if (rc == 0 && json_is_number(scale))
+        rc = lf_hf_set_number(r, c, "softmax_scale", "attn_scale", json_number_value(scale), err);
+    rc = rc != 0 ? rc : check_mpt_musts(r, attn, err);
+    json_object_foreach(attn, key, v)
+    {
+        if (rc == 0 && !json_is_null(v) && !known_of_attention(key))
+            rc = lf_fail(err, LF_ENOTSUP, "%s: '%.60s' of attn_config is not known", r->path, key);
+    }
+    return rc;
 }
 
 static int read_mpt(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    json_t *attn = lf_hf_take(r, "attn_config"),
-           *left = json_is_object(attn) ? json_copy(attn) : NULL;
+    json_t *attn = lf_hf_take(r, "attn_config");
     int rc = lf_hf_set_number(r, c, "d_model", "ffn", 4 * (double)c->hidden, err);
-    if (rc == 0 && attn && !left)
+    if (rc == 0 && attn && !json_is_object(attn))
         rc = lf_fail(err, LF_EFORMAT, "%s: attn_config is not an object", r->path);
-    if (rc == 0 && left)
-        rc = read_mpt_attention(r, c, left, err);
-    json_decref(left);
-    return rc;
+    return rc != 0 || !attn ? rc : read_mpt_attention(r, c, attn, err);
 }
 
 static int write_mpt(const lf_model_config *c, json_t *o, lf_err *err)

@@ -65,6 +65,8 @@ typedef struct lf_hf_reader {
     json_t *left;     /* owned object of the keys that nothing has read yet */
 } lf_hf_reader;
 
+/* Is it a key of any config.json, which changes no number of a model? */
+bool lf_hf_is_inert(const char *key);
 /* Reads a key. NULL when absent or null. */
 json_t *lf_hf_take(lf_hf_reader *r, const char *key);
 /* Set one of our keys from text or a number; messages name their key. 0 is refused for keys where

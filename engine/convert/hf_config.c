@@ -48,6 +48,11 @@ static bool among(const char *word, const char *const *list)
     return false;
 }
 
+bool lf_hf_is_inert(const char *key)
+{
+    return among(key, inert);
+}
+
 bool lf_hf_in_words(const char *word, const char *words)
 {
     size_t n = strlen(word);
@@ -417,7 +422,7 @@ int lf_hf_check_left(const lf_hf_reader *r, const char *type, lf_err *err)
     json_t *v;
     json_object_foreach(r->left, key, v)
     {
-        if (among(key, inert))
+        if (lf_hf_is_inert(key))
             continue;
         /* A switch that is off is no switch: new versions of transformers add such keys. */
         if (json_is_null(v))
