@@ -120,8 +120,8 @@ static void model_fini(struct model *m)
 
 struct asking {
     const lf_cmd *c;
-    char *exe;          /* NULL: there is none */
-    char dir[PATH_MAX]; /* for the settings */
+    char *exe;       /* NULL: there is none */
+    lf_cost_dir dir; /* for the settings */
     struct model *models;
 };
 
@@ -160,7 +160,7 @@ static int ask_one(void *user, size_t i, lf_err *err)
     lf_err e = LF_ERR_INIT;
     lf_buf b;
     lf_buf_init(&b);
-    int rc = lf_path_set(path, err, "%s/%zu.ini", a->dir, i);
+    int rc = lf_path_set(path, err, "%s/%zu.ini", a->dir.path, i);
     if (rc == 0)
         rc = settings_of(&b, a->c, m, err);
     if (rc == 0)
@@ -168,7 +168,7 @@ static int ask_one(void *user, size_t i, lf_err *err)
     lf_buf_fini(&b);
     if (rc < 0)
         return rc;
-    if (lf_cost_plan(&m->cost, a->exe, path, a->dir, &e) < 0)
+    if (lf_cost_plan(&m->cost, a->exe, path, a->dir.path, &e) < 0)
         return lf_text_set(&m->error, e.text, "error", err);
     const struct lf_cost_bytes *bytes = &m->cost.bytes;
     bool gpu = strcmp(lf_optset_str(a->c->opts, "device"), "cuda") == 0;
@@ -193,11 +193,10 @@ static int ask_all(model_list *list, const lf_cmd *c, lf_err *err)
         lf_say_err("loong-flow: sizes are not known: %s\n", e.text);
         return 0;
     }
-    rc = lf_cost_dir(a.dir, err);
+    rc = lf_cost_dir_make(&a.dir, err);
     if (rc == 0)
         rc = lf_par_each(list->n, ask_one, &a, err);
-    if (a.dir[0] != '\0')
-        lf_io_remove_tree(a.dir, NULL);
+    lf_cost_dir_remove(&a.dir);
     free(a.exe);
     return rc;
 }

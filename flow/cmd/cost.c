@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,29 @@
 
 /* ---- running `lf-KIND --plan` ---- */
 
+/* What ends a program from outside, if it is not ignored. */
+static sigset_t ending(void)
+{
+    static const int all[] = {SIGHUP, SIGINT, SIGTERM};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct sigaction now;
+        if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&set, all[i]);
+    }
+    return set;
+}
+
+/* Is such a signal held back, until a directory is removed? */
+static bool told_to_end(void)
+{
+    sigset_t ends = ending(), pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    return sigandset(&ends, &ends, &pending) == 0 && !sigisemptyset(&ends);
+}
+
 struct pipes {
     int out[2], err[2];
 };
@@ -47,21 +71,24 @@ static void plan_child(char *const *argv, const struct pipes *p)
         dup2(null, 0);
     dup2(p->out[1], 1);
     dup2(p->err[1], 2);
+    const sigset_t ends = ending();
+    sigprocmask(SIG_UNBLOCK, &ends, NULL);
     execv(argv[0], argv);
     _exit(127);
 }
 
-/* Everything from both pipes until they close or the time is over. */
-static bool drain(const struct pipes *p, lf_buf *out, lf_buf *errtext)
+/* Everything from both pipes until they close, the time is over or a signal is held back. `signals`
+ * tells of one. */
+static bool drain(const struct pipes *p, int signals, lf_buf *out, lf_buf *errtext)
 {
     double end = lf_now_s() + PLAN_TIMEOUT_S;
-    struct pollfd fds[2] = {{p->out[0], POLLIN, 0}, {p->err[0], POLLIN, 0}};
+    struct pollfd fds[3] = {{p->out[0], POLLIN, 0}, {p->err[0], POLLIN, 0}, {signals, POLLIN, 0}};
     lf_buf *bufs[2] = {out, errtext};
     while (fds[0].fd >= 0 || fds[1].fd >= 0) {
         double left = end - lf_now_s();
         if (left <= 0 || out->len > PLAN_MAX_BYTES || errtext->len > PLAN_MAX_BYTES)
             return false;
-        if (poll(fds, 2, (int)(left * 1000.0) + 1) < 0 && errno != EINTR)
+        if ((poll(fds, 3, (int)(left * 1000.0) + 1) < 0 && errno != EINTR) || told_to_end())
             return false;
         for (int i = 0; i < 2; i++) {
             char chunk[8192];
@@ -98,9 +125,18 @@ struct answer {
     int status;
 };
 
+static int fail_unanswered(const struct question *q, lf_err *err)
+{
+    return told_to_end() ? lf_fail(err, LF_EIO, "%s --plan is not asked: a signal ends it", q->exe)
+                         : lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds",
+                                   q->exe, PLAN_TIMEOUT_S);
+}
+
 static int run_plan(struct answer *a, const struct question *q, lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
+    if (told_to_end())
+        return fail_unanswered(q, err);
     if (pipe2(p.out, O_CLOEXEC) < 0)
         return lf_fail_errno(err, "cannot make a pipe");
     if (pipe2(p.err, O_CLOEXEC) < 0) {
@@ -134,14 +170,17 @@ static int run_plan(struct answer *a, const struct question *q, lf_err *err)
     if (rc == 0 && pid < 0)
         rc = lf_fail_errno(err, "cannot fork");
     if (rc == 0) {
-        bool whole = drain(&p, &a->out, &a->err);
+        const sigset_t ends = ending();
+        const int signals = signalfd(-1, &ends, SFD_CLOEXEC);
+        bool whole = drain(&p, signals, &a->out, &a->err);
+        if (signals >= 0)
+            close(signals);
         if (!whole)
             kill(pid, SIGKILL);
         while (waitpid(pid, &a->status, 0) < 0 && errno == EINTR) {
         }
         if (!whole)
-            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", q->exe,
-                         PLAN_TIMEOUT_S);
+            rc = fail_unanswered(q, err);
     }
     close(p.out[0]);
     close(p.err[0]);
@@ -217,17 +256,34 @@ static int key_of(lf_buf *key, const char *name, const struct question *q, lf_er
     return lf_buf_check(key, err);
 }
 
-int lf_cost_dir(char dir[PATH_MAX], lf_err *err)
+int lf_cost_dir_make(lf_cost_dir *dir, lf_err *err)
 {
     const char *tmp = getenv("TMPDIR");
+    const sigset_t ends = ending();
     char path[PATH_MAX];
     int rc =
         lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (rc == 0)
         rc = lf_path_plain(path, "TMPDIR", err);
-    if (rc == 0 && mkdtemp(path) == NULL)
+    if (rc != 0)
+        return rc;
+    pthread_sigmask(SIG_BLOCK, &ends, &dir->before);
+    if (mkdtemp(path) == NULL)
         rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", path);
-    return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
+    else
+        rc = lf_path_set(dir->path, err, "%s", path);
+    if (rc != 0)
+        pthread_sigmask(SIG_SETMASK, &dir->before, NULL);
+    return rc;
+}
+
+void lf_cost_dir_remove(lf_cost_dir *dir)
+{
+    if (dir->path[0] == '\0')
+        return;
+    lf_io_remove_tree(dir->path, NULL);
+    dir->path[0] = '\0';
+    pthread_sigmask(SIG_SETMASK, &dir->before, NULL);
 }
 
 const char *lf_cost_not_made(void)
@@ -334,9 +390,9 @@ static void take_measured(lf_prep *p, const lf_cost_row *row)
     }
 }
 
-/* dir: for the settings, one for all stages, "" until the first needs it. Stages that ask the same
+/* dir: for the settings, one for all stages, made when the first needs it. Stages that ask the same
  * get the answer of the first, unless it is a complaint: that names its stage and place. */
-static int ask_one(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct known *known,
+static int ask_one(lf_cost_rows *list, lf_prep *p, lf_cost_dir *dir, struct known *known,
                    lf_err *err)
 {
     char name[160], config[PATH_MAX];
@@ -350,16 +406,16 @@ static int ask_one(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct kn
     int rc = lf_exe_find(&exe, name, err);
     struct question q = {.exe = exe,
                          .config = config,
-                         .dir = dir,
+                         .dir = dir->path,
                          .gpu = will_use_gpus(p, row->stage),
                          .measure = wants_measuring(p, row->stage->kind)};
     ranks_of(row->stage, &q.ranks, &per_node);
-    if (rc == 0 && dir[0] == '\0')
-        rc = lf_cost_dir(dir, err);
+    if (rc == 0 && dir->path[0] == '\0')
+        rc = lf_cost_dir_make(dir, err);
     if (rc == 0)
-        rc = lf_path_set(config, err, "%s/config.ini", dir);
+        rc = lf_path_set(config, err, "%s/config.ini", dir->path);
     if (rc == 0)
-        rc = make_config(&text, p, row->stage, dir, err);
+        rc = make_config(&text, p, row->stage, dir->path, err);
     q.text = text.data;
     if (rc == 0)
         rc = key_of(&key, name, &q, err);
@@ -386,7 +442,7 @@ static bool asked(const lf_prep *p, size_t i)
     return lf_names_find(&p->pipeline.doubtful, p->plan->stages.v[i].name, "") == LF_NAMES_NONE;
 }
 
-static int ask_all(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct known *known,
+static int ask_all(lf_cost_rows *list, lf_prep *p, lf_cost_dir *dir, struct known *known,
                    lf_err *err)
 {
     int rc = 0;
@@ -440,12 +496,11 @@ void lf_cost_rows_fini(lf_cost_rows *r)
 
 int lf_cost_ask(lf_cost_rows *out, lf_prep *p, lf_err *err)
 {
-    char dir[PATH_MAX] = "";
+    lf_cost_dir dir = {.path = ""};
     struct known known = {.places = {NULL, 0, 0}};
     *out = (lf_cost_rows){.given = true};
-    int rc = ask_all(out, p, dir, &known, err);
-    if (dir[0] != '\0')
-        lf_io_remove_tree(dir, NULL);
+    int rc = ask_all(out, p, &dir, &known, err);
+    lf_cost_dir_remove(&dir);
     forget(&known);
     if (rc < 0)
         lf_cost_rows_fini(out);

@@ -8,6 +8,7 @@
 #define LF_FLOW_COST_H
 
 #include <limits.h>
+#include <signal.h>
 #include <stdint.h>
 
 #include "engine/base/err.h"
@@ -41,8 +42,15 @@ int lf_cost_here(lf_texts *out, const lf_prep *p, lf_err *err);
 /* Ask one program about one file of settings, of one rank. dir: as the stage's out. Owned by *out:
  * lf_cost_fini. LF_EINVAL: its last word. Threads may do it at once. */
 int lf_cost_plan(lf_cost *out, const char *exe, const char *config, const char *dir, lf_err *err);
-/* A directory for files of settings, which the caller removes. */
-int lf_cost_dir(char dir[PATH_MAX], lf_err *err);
+/* A directory for files of settings. A signal that ends the program (SIGHUP, SIGINT, SIGTERM, where
+ * it is not ignored) waits while it is there, and ends what is being asked meanwhile. */
+typedef struct lf_cost_dir {
+    char path[PATH_MAX]; /* "": none yet */
+    sigset_t before;     /* the signals that were held back before */
+} lf_cost_dir;
+int lf_cost_dir_make(lf_cost_dir *dir, lf_err *err);
+/* Removes it, if there is one. A signal that came meanwhile ends the program here. */
+void lf_cost_dir_remove(lf_cost_dir *dir);
 /* A path that stands for an input which is not made yet: a stage plans without it. */
 const char *lf_cost_not_made(void);
 

@@ -45,4 +45,18 @@ runs 8 "$LF" models --fits 1G
 LF_MODELS_DIR=$T/empty
 runs 8 "$F" models
 like err 'no models are installed' "none at all"
-finish 18
+# --- ended while stages are asked: nothing stays in TMPDIR, and nobody goes on to answer ---
+mkdir hang tmp
+printf '#!/bin/sh\necho $$ >"%s/asked"\nexec sleep 600\n' "$T" >hang/lf-pretrain
+chmod +x hang/lf-pretrain
+LF_MODELS_DIR=$LF_SRCDIR/models LF_LIBEXEC=$T/hang TMPDIR=$T/tmp "$F" models >out 2>err &
+asks=$!
+BG="$BG $asks"
+until_true 10 test -s asked
+BG="$BG $(cat asked)"
+kill -TERM $asks
+wait $asks
+is "$? $(ls tmp)" "143 " "a signal ends the question, and its files are gone"
+! kill -0 "$(cat asked)" 2>/dev/null
+ok $? "the stage that was asked has ended, too"
+finish 20
