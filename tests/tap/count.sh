@@ -54,5 +54,16 @@ script 0 1 'not ok 3 - this test makes 1 points: 2 were seen~1..3~' 'finish 1'
 script 0 0 '1..2~' 'finish_min 1'
 script 0 1 'not ok 3 - this test makes at least 3 points: 2 were seen~1..3~' 'finish_min 3'
 script 0 1 'not ok 3 - the test states how many points it makes~1..3~' 'finish'
+cat >"$tmp/own.sh" <<'END'
+. "$LF_SRCDIR/tests/tap/tap.sh"
+own_dir ended
+kill -"$1" $$
+sleep 1
+END
+for signal in HUP TERM; do
+    TMPDIR=$tmp sh "$tmp/own.sh" $signal >"$tmp/out" 2>&1
+    [ $? -eq 143 ] && ! ls -d "$tmp"/ended.* >>"$tmp/out" 2>&1
+    ok $? "SIG$signal: a test that is ended leaves no directory"
+done
 echo "1..$n"
-[ $bad -eq 0 ] && [ $n -eq 14 ]
+[ $bad -eq 0 ] && [ $n -eq 16 ]

@@ -34,10 +34,12 @@ skip_all() { echo "1..0 # SKIP $1"; exit 0; }
 # bail WORDS: what every point rests on went wrong
 bail() { tap_bad=$((tap_bad + 1)); echo "Bail out! $1"; exit 1; }
 
-# own_dir [PREFIX]: makes the directory $T, which goes away at the end unless a point failed or LF_KEEP is set
+# own_dir [PREFIX]: makes the directory $T, which goes away at the end, and when a signal ends the test, unless a point
+# failed or LF_KEEP is set. It may stand in memory (shm.sh), which nothing else would free.
 own_dir() {
     T=$(mktemp -d "${TMPDIR:-/tmp}/${1:-lf-$(basename "$0" .sh)}.XXXXXX") || exit 99
     trap drop_dir EXIT
+    trap 'exit 143' HUP INT TERM # some shells do nothing at EXIT when a signal ends them
 }
 drop_dir() {
     if [ $tap_bad -ne 0 ] || [ -n "${LF_KEEP:-}" ]; then
