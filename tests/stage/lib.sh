@@ -53,14 +53,17 @@ agree() { # agree A B TOLERANCE
 # model's are libraries', and those differ between machines.
 least_room() {
     room=80000
-    until rm -rf "$dir/room" && (ulimit -v $room && exec "$@") >"$dir/stdout" 2>"$dir/err"; do
+    until rm -rf "$dir/room" && (ulimit -v $room && whole "$@") >"$dir/stdout" 2>"$dir/err"; do
         room=$((room + 20000))
         [ $room -lt 2000000 ] || bail "no room is enough: $*"
     done
 }
-# The libraries by which ranks meet, for LD_PRELOAD: light.sh has them loaded where there are ranks, and what one rank needs is to
-# count them, too.
-of_ranks() { LD_LIBRARY_PATH='' ldd "$1" | sed -n 's|^[[:space:]]*lib\(pmix\|ucs\|ucp\)[^ ]* => \(/[^ ]*\) .*|\2|p' | tr '\n' ' '; }
+# whole COMMAND...: with the libraries of the system from the start, which light.sh has loaded where they are called; of limits of
+# addresses, of which these take some as soon as they are there.
+whole() {
+    _libraries=${LD_LIBRARY_PATH#"$LF_BUILDDIR/tests/light"}
+    LD_LIBRARY_PATH=${_libraries#:} exec "$@"
+}
 
 # ---- ranks ----
 

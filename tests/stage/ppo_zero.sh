@@ -168,9 +168,9 @@ ok $? "so is what a round moves, for the key of parts of f32 weights ($(round 2)
 sed 's/^layers = .*/layers = 5/; s/^hidden = .*/hidden = 384/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1032/' \
     "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/large.ini"
 # shellcheck disable=SC2086
-sanitizers || least_room env LD_PRELOAD="$(of_ranks "$ppo")" $launch 1 -- "$ppo" --config "$dir/base.ini" --rounds 1 --round-epochs 1 --out "$dir/room"
+sanitizers || least_room $launch 1 -- "$ppo" --config "$dir/base.ini" --rounds 1 --round-epochs 1 --out "$dir/room"
 limited() { # limited RANKS: each with 360 MB of addresses more than a small model needs; one rank needs 400, four need 330
-    (ulimit -v $((room + 360000)) && exec $launch "$1" -- "$ppo" --config "$dir/base.ini" --init-from "$dir/large" --rounds 1 --round-epochs 1 --zero 3 \
+    (ulimit -v $((room + 360000)) && whole $launch "$1" -- "$ppo" --config "$dir/base.ini" --init-from "$dir/large" --rounds 1 --round-epochs 1 --zero 3 \
         --out "$dir/large$1" --metrics "$dir/large$1.m") >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }

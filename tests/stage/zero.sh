@@ -258,10 +258,10 @@ says "take zero = 2" "with what to do"
 sed 's/^layers = .*/layers = 6/; s/^hidden = .*/hidden = 384/; s/^heads = .*/heads = 8/; s/^ffn = .*/ffn = 1032/; s/^steps = .*/steps = 2/
     s/^valid_tokens = .*/valid_tokens = 128/; s/^save_interval = .*/save_interval = 0/' "$dir/run.ini" >"$dir/large.ini"
 # shellcheck disable=SC2086
-sanitizers || least_room env LD_PRELOAD="$(of_ranks "$pretrain")" $launch 1 -- "$pretrain" --config "$dir/run.ini" --batch 4 --steps 1 --valid-interval 0 --out "$dir/room"
+sanitizers || least_room $launch 1 -- "$pretrain" --config "$dir/run.ini" --batch 4 --steps 1 --valid-interval 0 --out "$dir/room"
 limited() { # limited RANKS: each with 300 MB of addresses more than a small model needs; one rank needs some 350, four need up to 250
     mkdir -p "$dir/large$1"
-    (ulimit -v $((room + 300000)) && exec $launch "$1" -- "$pretrain" --config "$dir/large.ini" --batch 4 --zero 3 --out "$dir/large$1/out" \
+    (ulimit -v $((room + 300000)) && whole $launch "$1" -- "$pretrain" --config "$dir/large.ini" --batch 4 --zero 3 --out "$dir/large$1/out" \
         --metrics "$dir/large$1/metrics") >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }

@@ -61,6 +61,11 @@ kill -"$1" $$
 sleep 1
 END
 for signal in HUP TERM; do
+    # what is ignored from the start, as HUP is under nohup, no shell can trap
+    if sh -c "kill -$signal \$\$"; then
+        ok 0 "SIG$signal: a test that is ended leaves no directory # SKIP it is ignored here"
+        continue
+    fi
     TMPDIR=$tmp sh "$tmp/own.sh" $signal >"$tmp/out" 2>&1
     [ $? -eq 143 ] && ! ls -d "$tmp"/ended.* >>"$tmp/out" 2>&1
     ok $? "SIG$signal: a test that is ended leaves no directory"
