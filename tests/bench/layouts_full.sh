@@ -5,7 +5,8 @@
 #   pipeline = 2 (1f1b) by the simulator's time with F, B, W and optimizer of each rank as that run measured them (pipeline_cost = measured), between
 #   ranks in shared memory and over TCP: at most 1.05;
 #   and, with PYTHON naming a python that has torch, each layout by one rank with two threads beside the same ratio of PyTorch: parallelize_module and
-#   Schedule1F1B over gloo (layouts_peer.py), on the same shapes, batch, micro-batches and cut.
+#   Schedule1F1B over gloo (layouts_peer.py), on the same shapes, batch, micro-batches and cut; the same by one rank with one thread, which is what a
+#   second rank of a thread adds.
 # ROUNDS (9) rounds, in each of which everything has its turn, of STEPS (4) steps, the first of which does not count, of BATCH (8) sequences in
 # micro-batches of MICRO (1). Medians over rounds of medians over steps; the load is told at each round. SCHEDULES ("1f1b") may add interleaved and
 # zb-h1. Run in the build directory after `make all tests/stage/train_tool`. Nothing fails by a number: the words within and above tell.
@@ -38,6 +39,7 @@ peer() {
 }
 round() {
     seconds 1 --threads 2 >>"$tmp/time.one" || exit 1
+    seconds 1 --threads 1 >>"$tmp/time.one-thread" || exit 1
     # shellcheck disable=SC2086
     seconds 2 $two >>"$tmp/time.tensor" || exit 1
     for s in $schedules; do
@@ -45,13 +47,14 @@ round() {
         pipeline "$s" tcp tcp,self
     done
     [ -n "${PYTHON:-}" ] || return 0
-    for m in one one-untied tensor; do peer "$m"; done
+    for m in one one-untied one-thread one-untied-thread tensor; do peer "$m"; done
     peer pipeline "$(cat "$tmp/first")"
 }
-# line NAME OVER BOUND: the median time of NAME, by that of OVER
+# line NAME OVER BOUND: the median time of NAME, by that of OVER and of OVER with a thread
 line() {
-    awk -v l="$1" -v t="$(median <"$tmp/time.$1")" -v one="$(median <"$tmp/time.$2")" -v b="$3" 'BEGIN {
-        printf "  %-20s %.3f s, %.3f of one rank%s\n", l, t, t / one, b == "" ? "" : sprintf(" (%s %s)", t / one <= b ? "within" : "above", b) }'
+    awk -v l="$1" -v t="$(median <"$tmp/time.$1")" -v one="$(median <"$tmp/time.$2")" -v thread="$(median <"$tmp/time.$2-thread")" -v b="$3" 'BEGIN {
+        printf "  %-20s %.3f s, %.3f of one rank%s, %.3f of one rank with one thread\n", l, t, t / one,
+            b == "" ? "" : sprintf(" (%s %s)", t / one <= b ? "within" : "above", b), t / thread }'
 }
 
 machine
@@ -61,7 +64,7 @@ while [ $i -lt "$rounds" ]; do
     i=$((i + 1))
     echo "round $i, load $(load)"
 done
-printf '  %-20s %.3f s\n' one "$(median <"$tmp/time.one")"
+printf '  %-20s %.3f s, with one thread %.3f s\n' one "$(median <"$tmp/time.one")" "$(median <"$tmp/time.one-thread")"
 line tensor one 1.10
 for s in $schedules; do
     for over in memory tcp; do
@@ -72,7 +75,9 @@ for s in $schedules; do
 done
 if [ -n "${PYTHON:-}" ]; then
     echo "  PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)'), by itself on one rank:"
-    printf '  %-20s %.3f s, with table and head untied %.3f s\n' peer-one "$(median <"$tmp/time.peer-one")" "$(median <"$tmp/time.peer-one-untied")"
+    for m in one one-untied; do
+        printf '  %-20s %.3f s, with one thread %.3f s\n' "peer-$m" "$(median <"$tmp/time.peer-$m")" "$(median <"$tmp/time.peer-$m-thread")"
+    done
     line peer-tensor peer-one ""
     line peer-pipeline peer-one-untied ""
 fi

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch side of layouts_full.sh: training steps of GPT-2 124M, alone or on two ranks of this machine over gloo.
 
-    layouts_peer.py one|one-untied|tensor|pipeline BATCH MICRO STEPS [LAYERS]
+    layouts_peer.py one|one-untied|one-thread|one-untied-thread|tensor|pipeline BATCH MICRO STEPS [LAYERS]
 
-BATCH sequences of 256 tokens a step in micro-batches of MICRO, f32, AdamW, gradients clipped. one: one rank with two threads; the others have two
-ranks with one each. tensor: parallelize_module, matrices by columns and rows, the tied table and the logits by the vocabulary, with loss_parallel.
+BATCH sequences of 256 tokens a step in micro-batches of MICRO, f32, AdamW, gradients clipped. one: one rank with two threads, one-thread: with one; the
+others have two ranks with one each. tensor: parallelize_module, matrices by columns and rows, the tied table and the logits by the vocabulary, with loss_parallel.
 pipeline: Schedule1F1B, the first rank with LAYERS layers. Its table and head are two tensors, since stages share none, and each rank clips its
-own gradients; one-untied is that model on one rank. Prints one JSON line: the median seconds of a step but the first.
+own gradients; one-untied and one-untied-thread are that model on one rank. Prints one JSON line: the median seconds of a step but the first.
 """
 import json
 import os
@@ -104,7 +104,7 @@ def step_of(mode, batch, micro, layers, rank):
     """The model of this rank, and a function that adds up the gradients of a step."""
     x, y = torch.randint(0, V, (2, batch, T))
     if mode != "pipeline":
-        net = Part(tied=mode != "one-untied")
+        net = Part(tied="untied" not in mode)
         if mode != "tensor":
             return net, lambda: accumulate(net, x, y, micro)
         from torch.distributed.tensor.parallel import loss_parallel
@@ -124,7 +124,7 @@ def step_of(mode, batch, micro, layers, rank):
 
 def work(rank, mode, batch, micro, steps, layers, port, out):
     one = mode.startswith("one")
-    torch.set_num_threads(2 if one else 1)
+    torch.set_num_threads(2 if mode in ("one", "one-untied") else 1)
     torch.manual_seed(1)
     if not one:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

@@ -15,8 +15,9 @@
  * that multiply a token, the keys and values, or latents, of BEFORE and half of the positions that
  * are fed (B times), and the states of scans and convolutions.
  *
- * With LF_BENCH_TURNS in the environment each timed step of train waits for a line of the input and
- * answers with its seconds by the clock and of CPU, so that another program can take turns with it.
+ * With LF_BENCH_TURNS in the environment each timed step of train, and each pass of decode, waits for
+ * a line of the input and answers with its seconds by the clock (the median step of a pass) and of
+ * CPU, so that another program can take turns with it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -260,12 +261,13 @@ static void decode(struct bench *b)
     void *block = lf_pages_alloc(READ_BYTES, &err);
     need(one && block ? 0 : -1);
     memset(block, 1, READ_BYTES);
-    for (int s = -1; s < b->steps; s++) {
-        double bw = lf_cpu_read_rate(block, READ_BYTES, b->threads), m;
+    for (int s = -1; s < b->steps && (s < 0 || turn(b)); s++) {
+        double bw = lf_cpu_read_rate(block, READ_BYTES, b->threads), c0 = bench_cpu(), m;
         decode_once(b, chain, one, &m);
         if (s >= 0) {
             b->seconds[s] = m;
             b->ceiling[s] = bw;
+            took(b, m, bench_cpu() - c0);
         }
     }
     lf_pages_free(block, READ_BYTES);

@@ -9,8 +9,13 @@ Prints one JSON line: median seconds of a step, tokens/s. bf16 training is autoc
 do it; bf16 decode has bf16 weights. Attention is scaled_dot_product_attention, the optimizer is fused AdamW where PyTorch has
 it for this device. Run it twice for the allocator question: plain, and with MALLOC_MMAP_THRESHOLD_=4294967296
 MALLOC_TRIM_THRESHOLD_=8589934592 MALLOC_TOP_PAD_=268435456; the better one counts.
+
+With LF_BENCH_TURNS in the environment each timed step waits for a line of the input and answers with its seconds by the clock and
+of CPU (a pass of decode: its median step), so that turns.py can take turns. With ATEN_CPU_CAPABILITY=avx2 compiled code has
+vectors of 256 bits, too.
 """
 import json
+import os
 import statistics
 import sys
 import time
@@ -24,6 +29,17 @@ SIZES = {
     "llama": dict(d=512, L=8, H=8, V=32000, ff=1376, ctx=2048),
 }
 PROMPT = 16
+TURNS = "LF_BENCH_TURNS" in os.environ
+
+
+def turn():
+    if TURNS and not sys.stdin.readline():
+        sys.exit(0)
+
+
+def took(seconds, cpu):
+    if TURNS:
+        print(f"{seconds:.6f} {cpu:.6f}", flush=True)
 
 
 class RMSNorm(nn.Module):
@@ -111,7 +127,9 @@ def train(model, call, B, T, bf16, steps):
     x, y = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
     times = []
     for i in range(steps + 2):
-        t0 = time.perf_counter()
+        if i >= 2:
+            turn()
+        t0, c0 = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             loss = call(x, y)
         loss.backward()
@@ -120,6 +138,7 @@ def train(model, call, B, T, bf16, steps):
         opt.zero_grad(set_to_none=True)
         if i >= 2:
             times.append(time.perf_counter() - t0)
+            took(times[-1], time.process_time() - c0)
     return times, B * T
 
 
@@ -129,6 +148,9 @@ def decode(model, call, B, new, bf16, steps):
     model.eval().to(dt)
     times = []
     for rep in range(steps + 1):
+        if rep:
+            turn()
+        c0 = time.process_time()
         shape = (B, c["H"], PROMPT + new, c["d"] // c["H"])
         caches = [(torch.zeros(shape, dtype=dt), torch.zeros(shape, dtype=dt)) for _ in range(c["L"])]
         tok = call(torch.randint(0, c["V"], (B, PROMPT)), caches=caches).argmax(-1, keepdim=True)
@@ -139,12 +161,16 @@ def decode(model, call, B, new, bf16, steps):
             one.append(time.perf_counter() - t0)
         if rep:
             times.append(statistics.median(one))
+            took(times[-1], time.process_time() - c0)
     return times, B
 
 
 def main():
     what, kind, B, T, prec, steps, threads, how = sys.argv[1:9]
     torch.set_num_threads(int(threads))
+    if how == "compile" and os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":
+        import torch._inductor.config as inductor
+        inductor.cpp.simdlen = 256
     torch.manual_seed(0)
     model = Model(kind)
     call = torch.compile(model, dynamic=what == "decode") if how == "compile" else model
