@@ -15,9 +15,9 @@
  * that multiply a token, the keys and values, or latents, of BEFORE and half of the positions that
  * are fed (B times), and the states of scans and convolutions.
  *
- * With LF_BENCH_TURNS in the environment each timed step of train, and each pass of decode, waits for
- * a line of the input and answers with its seconds by the clock (the median step of a pass) and of
- * CPU, so that another program can take turns with it.
+ * With LF_BENCH_TURNS in the environment each timed step of train, and each pass of decode, waits
+ * for a line of the input and answers with its seconds by the clock (the median step of a pass) and
+ * of CPU, so that another program can take turns with it.
  */
 #include <math.h>
 #include <stdio.h>
