@@ -5,7 +5,9 @@
 # 1.15 of the largest load of an expert by the mean one (router_load of the metrics). context = 2, heads exchanged and keys gathered: a dense model, one
 # sequence of 8192 tokens. Says whether messages and bytes were those of the plan, and how long a rank waits in a step (comm_exposed_s), by 1.2 of what its
 # bytes take at the bandwidth of an all-to-all that comm_bench measures between the runs. Run in the build directory after
-# `make all tests/stage/train_tool tests/bench/comm_bench`.
+# `make all tests/stage/train_tool tests/bench/comm_bench`. A rank also waits while another one computes longer, as with experts of uneven load. So one run more
+# of each row has --profile, and what the exchanges take themselves is told, too: of each the shorter time of both ranks, as the rank that comes last finds the
+# other one there.
 src=${LF_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)} rounds=${ROUNDS:-9} steps=${STEPS:-5} batch=${BATCH:-8}
 . "$src/tests/bench/ranks.sh"
 [ -x "$build/tests/bench/comm_bench" ] || { echo "make tests/bench/comm_bench first" >&2; exit 1; }
@@ -39,6 +41,19 @@ once() { # once ROW: its time, what was waited for, load of experts, bytes of a 
     sed -n 's/.*rank 0 sent \([0-9]*\) bytes in .* collectives of the plan, and \([0-9]*\) bytes in \([0-9]*\) others\(.*\)/\1 \2 \4/p' "$tmp/log" >>"$tmp/moved.$1"
     "$build/loong-flow" launch --raw -n 2 -- "$build/tests/bench/comm_bench" swap | awk '$2 > most { most = $2; us = $3 } END { print most / us * 1e6 }' >>"$tmp/bandwidth"
 }
+# exchanges ROW: seconds of a step between the ranks, none of them for a rank that computes
+exchanges() {
+    cp "$tmp/${1%:*}.ini" "$tmp/run.ini"
+    # shellcheck disable=SC2046
+    seconds 2 $(options "$1") --profile >/dev/null || exit 1
+    for f in "$tmp/profile.trace.json" "$tmp/profile.1.trace.json"; do
+        sed -n 's/.*"name":"\([^"]*\)","cat":"communication".*"dur":\([0-9.]*\).*/\2 \1/p' "$f" >"$f.list"
+    done
+    awk -v steps="$steps" 'NR == FNR { t[FNR] = $1; sub(/^[^ ]* /, ""); name[FNR] = $0; n = FNR; next }
+        { d = $1; sub(/^[^ ]* /, "") } $0 != name[FNR] { bad = 1 } { s += d < t[FNR] ? d : t[FNR] }
+        END { if (bad || FNR != n || !n) exit 1; printf "%.6f\n", s / 1e6 / steps }' "$tmp/profile.trace.json.list" "$tmp/profile.1.trace.json.list" ||
+        { echo "the profiles of both ranks tell of different exchanges" >&2; exit 1; }
+}
 machine
 i=0
 while [ $i -lt "$rounds" ]; do
@@ -59,9 +74,10 @@ for r in $rows; do
     cp "$tmp/${r%:*}.ini" "$tmp/run.ini" # rows of experts are planned for even loads, and not compared with what moves
     # shellcheck disable=SC2046
     rows=$("$build/stages/lf-pretrain" --config "$tmp/run.ini" --plan --ranks 2 $(options "$r") | sed -n 's/.*"expert_bytes_per_step":\([0-9]*\).*/\1/p')
-    awk -v r="$r" -v steps="$steps" -v rows="${rows:-0}" -v w="$(median <"$tmp/wait.$r")" -v rate="$(median <"$tmp/bandwidth")" '
+    own=$(exchanges "$r") || exit 1
+    awk -v r="$r" -v steps="$steps" -v rows="${rows:-0}" -v own="$own" -v w="$(median <"$tmp/wait.$r")" -v rate="$(median <"$tmp/bandwidth")" '
         { plan = $1; others = $2; good += /every rank as planned/ }
-        END { b = (plan + others) / steps + rows; printf "  %-16s %.1f MB a step at %.2f GB/s take %.4f s; a rank waits %.4f s (bound %.4f); as planned in %d of %d runs\n",
-              r, b / 1e6, rate / 1e9, b / rate, w, 1.2 * b / rate, good, NR }' "$tmp/moved.$r"
+        END { b = (plan + others) / steps + rows; printf "  %-16s %.1f MB a step at %.2f GB/s take %.4f s, exchanges take %.4f s (bound %.4f); a rank waits %.4f s; as planned in %d of %d runs\n",
+              r, b / 1e6, rate / 1e9, b / rate, own, 1.2 * b / rate, w, good, NR }' "$tmp/moved.$r"
 done
 echo "load $(load)"
