@@ -240,7 +240,11 @@
                    .def = "none", .choices = "none|selective|full",                                \
                    .field = LF_OPT_FIELD(CONFIG, c.recompute),                                     \
                    .help = "activations computed again in the backward pass: less memory, more "   \
-                           "time, the same bits")
+                           "time, the same bits",                                                  \
+                   .more =                                                                         \
+                       "selective: all that costs no matrix product. full: a layer keeps what "    \
+                       "it reads, and nothing else; ranks that divide matrices gather and sum "    \
+                       "a second time.")
 
 /* filled in */
 #define LF_TRAIN_TENSOR_ROW                                                                        \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block
- * (layer) keeps what other blocks read of it; "full" re-emits everything else of the block,
- * "selective" only ops that cost no matrix product. Values are the same bits, since the re-emitted
+ * (layer) keeps what other blocks read of it; "full" re-emits everything else of the block, with
+ * what ranks that divide its matrices gather and sum, "selective" only ops that cost no matrix
+ * product. Values are the same bits, since the re-emitted
  * node is the same kernel on the same operands.
  *
  * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the
@@ -23,6 +24,14 @@ struct pass {
     struct lf_nodes out;
 };
 
+/* What the ranks of the tensor axis tell each other. Every one of them plans the same nodes, so all
+ * of them ask for it again at the same place; the sums are in one order, so they are the same bits.
+ */
+static bool repeats_exchange(const struct pass *p, enum lf_op op)
+{
+    return p->how == LF_RECOMPUTE_FULL && (op == LF_OP_TP_ENTER || op == LF_OP_TP_LEAVE);
+}
+
 /* Is forward root r kept for the backward? */
 static bool kept(const struct pass *p, int32_t r)
 {
@@ -32,7 +41,8 @@ static bool kept(const struct pass *p, int32_t r)
         t->is_output || p->crosses[r])
         return true;
     const struct lf_node *n = &g->n[t->producer];
-    if (n->block < 0 || (lf_op_table[n->op].flags & LF_OPF_SIDE))
+    if (n->block < 0 ||
+        ((lf_op_table[n->op].flags & LF_OPF_SIDE) && !repeats_exchange(p, (enum lf_op)n->op)))
         return true;
     if (p->how == LF_RECOMPUTE_FULL)
         return false;

@@ -14,6 +14,8 @@ EXTRA_DIST += tests/stage/lock.sh
 # Plans of large models on many ranks.
 TESTS += tests/stage/plan_large.sh
 EXTRA_DIST += tests/stage/plan_large.sh
+TESTS += tests/stage/plan_libai.sh
+EXTRA_DIST += tests/stage/plan_libai.sh
 # Training, generating and scoring on the emulated GPU.
 TESTS += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_expert.sh tests/stage/cuda_infer.sh
 EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/wgmma.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_zero.sh tests/stage/cuda_pipeline.sh tests/stage/cuda_tensor.sh tests/stage/cuda_expert.sh tests/stage/cuda_infer.sh
