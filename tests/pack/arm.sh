@@ -140,7 +140,7 @@ for p in $processors; do
     is "$(said "${p##*:}")" "cpu-${p##*:}" "its checkpoint says what computed"
 done
 near=$(for p in $processors; do first "${p##*:}"; done | awk 'NR == 1 { a = $1 } { d = $1 - a; if (d > 1e-4 || d < -1e-4) bad = 1 }
-    END { print NR == 4 && a > 1 && !bad ? "near" : "apart" }')
+    END { print(NR == 4 && a > 1 && !bad ? "near" : "apart") }')
 is "$near" near "the loss of the first step is the same but for rounding" "$(for p in $processors; do first "${p##*:}"; done)"
 LF_ISA=neonbf16
 export LF_ISA
