@@ -209,7 +209,7 @@ static double furthest(const struct got *g, float lp[JOBS][MAX_NEW])
     double worst = 0;
     for (size_t j = 0; j < JOBS; j++)
         for (size_t i = 0; i < g->n[j]; i++)
-            worst = fmax(worst, fabs((double)g->logprobs[j][i] - (double)lp[j][i]));
+            worst = tap_worse(worst, fabs((double)g->logprobs[j][i] - (double)lp[j][i]));
     return worst;
 }
 

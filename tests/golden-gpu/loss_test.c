@@ -24,7 +24,7 @@ static double apart(const struct job *a, const struct job *b)
 {
     double worst = 0;
     for (int s = 0; s < a->to; s++)
-        worst = fmax(worst, fabs(a->loss[s] - b->loss[s]));
+        worst = tap_worse(worst, fabs(a->loss[s] - b->loss[s]));
     return worst;
 }
 
@@ -87,7 +87,7 @@ static void test_bf16(const char *name, const lf_model_config *c, const struct s
         cpu[i] = (struct job){.compute = LF_BF16, .seed = (uint64_t)i + 1, .to = z->steps};
         curve_train(&cpu[i], c, z);
         least = fmin(least, curve_last_quarter(&cpu[i]));
-        most = fmax(most, curve_last_quarter(&cpu[i]));
+        most = tap_worse(most, curve_last_quarter(&cpu[i]));
         free(cpu[i].end);
     }
     struct job gpu = {.cuda = true, .compute = LF_BF16, .seed = 1, .to = z->steps};

@@ -121,7 +121,7 @@ static bool agrees(json_t *got, json_t *want, const char *what, double *worst)
     }
     double e = fabs(json_number_value(got) - json_number_value(want)) /
                fmax(fabs(json_number_value(want)), 1);
-    *worst = fmax(*worst, e);
+    *worst = tap_worse(*worst, e);
     if (!json_is_number(got) || !(e <= TOLERANCE)) {
         tap_diag("%s: %.9g, reference %.9g", what, json_number_value(got), json_number_value(want));
         return false;
@@ -166,7 +166,7 @@ static void test_scores(const char *family, lf_runner *r, const lf_tokenizer *to
             json_number_value(json_object_get(json_object_get(all, perplexities[i].task), key));
         double w = json_number_value(
             json_object_get(json_object_get(ref, perplexities[i].task), perplexities[i].metric));
-        worst = fmax(worst, fabs(log(g) - log(w)) / log(w));
+        worst = tap_worse(worst, fabs(log(g) - log(w)) / log(w));
     }
     tap_ok(worst <= TOLERANCE, "%s: perplexities, worst relative error of the logarithm %.2g",
            family, worst);

@@ -178,8 +178,8 @@ static double labels_off(struct rig *r)
     double *want = read_as(r, "logits", LF_ST_F64, n), off = 0, most = 0;
     forward(r, got);
     for (int64_t i = 0; i < n; i++) {
-        off = fmax(off, fabs((double)got[i] - want[i]));
-        most = fmax(most, fabs(want[i]));
+        off = tap_worse(off, fabs((double)got[i] - want[i]));
+        most = tap_worse(most, fabs(want[i]));
     }
     free(want);
     return off / most;
@@ -231,7 +231,7 @@ static double gradients_off(struct rig *r, const char *dir)
     }
     for (int i = 0; i < lf_pstore_count(r->ps); i++) {
         gradient_error(r, want, i, &sq, &ref);
-        worst = fmax(worst, sqrt(sq / (ref > 1e-8 * whole ? ref : 1e-4 * whole)));
+        worst = tap_worse(worst, sqrt(sq / (ref > 1e-8 * whole ? ref : 1e-4 * whole)));
     }
     lf_ckpt_close(want);
     return worst;

@@ -285,8 +285,8 @@ static void test(const char *family, double near)
     open_run(&r, base, adapter);
     for (int n = 0; n < STEPS; n++) {
         const struct lf_step_record rec = step(&r, n);
-        loss = fmax(loss, fabs(rec.loss_sum / (double)r.trained / r.loss[n] - 1));
-        norm = fmax(norm, fabs((double)rec.grad_norm / r.norm[n] - 1));
+        loss = tap_worse(loss, fabs(rec.loss_sum / (double)r.trained / r.loss[n] - 1));
+        norm = tap_worse(norm, fabs((double)rec.grad_norm / r.norm[n] - 1));
         first = n == 0 ? norm : first;
     }
     tap_ok(loss < 1e-5, "%s: loss of twenty steps within %.2g", family, loss);

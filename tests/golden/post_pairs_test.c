@@ -198,7 +198,7 @@ static double distance(const struct golden *g, const char *kind, const char *col
     snprintf(name, sizeof name, "%s.%s", kind, column);
     read_as(g->st, name, LF_ST_F64, STEPS, want);
     for (int i = 0; i < STEPS; i++)
-        worst = fmax(worst, fabs(got[i] - want[i]) / fmax(fabs(want[i]), 0.1));
+        worst = tap_worse(worst, fabs(got[i] - want[i]) / fmax(fabs(want[i]), 0.1));
     return worst;
 }
 

@@ -248,7 +248,7 @@ static double apart(const double *got, const double *want, int n)
 {
     double worst = 0;
     for (int i = 0; i < n; i++)
-        worst = fmax(worst, fabs(got[i] - want[i]) / fmax(fabs(want[i]), 0.1));
+        worst = tap_worse(worst, fabs(got[i] - want[i]) / fmax(fabs(want[i]), 0.1));
     return worst;
 }
 
@@ -268,7 +268,7 @@ static double distance(const struct golden *g, const char *kind, const struct cu
             (k == 4 && strcmp(kind, "ppo") == 0)) /* ppo.kl is of rounds */
             continue;
         read_as(g->st, name, LF_ST_F64, STEPS, want);
-        worst = fmax(worst, apart(c->x[k], want, STEPS));
+        worst = tap_worse(worst, apart(c->x[k], want, STEPS));
         ++*compared;
     }
     return worst;
@@ -290,7 +290,7 @@ static double advantages(const struct golden *g, const char *kind, double *first
         if (lf_rollout_read(&round, path, &err))
             tap_bail("%s", err.text);
         int n = (int)round.first[round.n];
-        worst = fmax(worst, apart(round.adv, want + at, n));
+        worst = tap_worse(worst, apart(round.adv, want + at, n));
         if (r == 1 && first)
             memcpy(first, round.adv, (size_t)n * sizeof *first);
         at += (size_t)n;
@@ -337,7 +337,7 @@ static void gradients(const struct golden *g, const char *kind, const char *run,
     if (lf_ckpt_open(&got, path, 1, &err) || lf_ckpt_open(&want, dir, 1, &err))
         tap_bail("%s", err.text);
     for (; n < lf_ckpt_n_entries(want); n++)
-        worst = fmax(worst, gradient_error(got, prefix, want, lf_ckpt_entry_at(want, n)));
+        worst = tap_worse(worst, gradient_error(got, prefix, want, lf_ckpt_entry_at(want, n)));
     tap_ok(n > 20 && worst < BAND, "%s: %zu gradients of the first update, within %.2g", kind, n,
            worst);
     lf_ckpt_close(got);

@@ -98,7 +98,7 @@ static double scores_off(const struct golden *g, const char *checkpoint, const c
     if (lf_rm_open(&r, checkpoint, &o, &err) || lf_rm_score(r, g->text, TEXTS, got, NULL, &err))
         tap_bail("%s", err.text);
     for (int t = 0; t < TEXTS; t++)
-        worst = fmax(worst, fabs((double)got[t] - g->score[t]));
+        worst = tap_worse(worst, fabs((double)got[t] - g->score[t]));
     lf_rm_close(r);
     return worst;
 }
@@ -375,7 +375,7 @@ static void gradients(const struct golden *g)
     tap_f64(step(&r, g, 0, PAIRS, true, CENTRE, 0).loss, expected(g, "loss.centre"), 1e-6,
             "loss with margins and centring");
     for (int i = 0; i < lf_pstore_count(r.ps); i++)
-        worst = fmax(worst, gradient_error(&r, want, i));
+        worst = tap_worse(worst, gradient_error(&r, want, i));
     tap_ok(worst < 1e-5, "%d gradients, worst relative error %.2g", lf_pstore_count(r.ps), worst);
     lf_ckpt_close(want);
     rig_close(&r);
@@ -396,9 +396,9 @@ static void trajectory(const struct golden *g)
         if (lf_exec_run(r.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) ||
             lf_exec_record_read(r.ex, &rec, &err))
             tap_bail("%s", err.text);
-        worst = fmax(worst, fabs(m.loss - loss[s]));
-        norms = fmax(norms, fabs((double)rec.grad_norm - norm[s]) / norm[s]);
-        right = fmax(right, fabs(m.accuracy - accuracy[s]));
+        worst = tap_worse(worst, fabs(m.loss - loss[s]));
+        norms = tap_worse(norms, fabs((double)rec.grad_norm - norm[s]) / norm[s]);
+        right = tap_worse(right, fabs(m.accuracy - accuracy[s]));
     }
     tap_ok(worst < 1e-4 && norms < 1e-3 && right < 1e-9,
            "20 steps: loss off by %.2g, gradient norm by %.2g of it, accuracy by %.2g", worst,

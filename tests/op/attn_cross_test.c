@@ -276,8 +276,8 @@ static double error(const struct op_buf *b, int64_t rows, int64_t width, int64_t
                 worst = isinf(w) && g <= w ? worst : HUGE_VAL;
                 continue;
             }
-            worst = fmax(worst, fabs(g - w));
-            most = fmax(most, fabs(w));
+            worst = tap_worse(worst, fabs(g - w));
+            most = tap_worse(most, fabs(w));
         }
     return worst / most;
 }
@@ -297,7 +297,7 @@ static void test_case(const struct lf_kernels *k, const struct state *s)
                         error(&out[DBIAS], s->table, HEADS, HEADS, LF_F32, s->dbias)};
     double worst = 0;
     for (int i = 0; i < OUTS; i++)
-        worst = fmax(worst, e[i]);
+        worst = tap_worse(worst, e[i]);
     tap_ok(ran && worst <= tol,
            "%s, %s, %s: o %.1e, lse %.1e, dq %.1e, dk %.1e, dv %.1e, dbias %.1e", name, k->family,
            type, e[O], e[LSE], e[DQ], e[DK], e[DV], e[DBIAS]);

@@ -193,8 +193,8 @@ static void test_differences(const struct lf_kernels *k, const struct attn_case 
             double want = numeric(c, t, x[f], i),
                    got = op_get(out[f].p, i / width[f] * ld[f] + i % width[f], LF_F32);
             double limit = 2e-5 * scale[f][i] + 1e-7;
-            w = fmax(w, fabs(got - want) / limit);
-            planted = fmax(planted, fabs(got * 1.01 + 1e-3 - want) / limit);
+            w = tap_worse(w, fabs(got - want) / limit);
+            planted = tap_worse(planted, fabs(got * 1.01 + 1e-3 - want) / limit);
         }
     tap_ok(w <= 1, "attn_bwd agrees with finite differences: %s, %s: worst error / limit %.3f",
            c->name, k->family, w);
@@ -239,8 +239,8 @@ static void test_sinks(const struct lf_kernels *k, const struct attn_case *c, in
             free(lse);
         }
         const double slope = (side[1] - side[0]) / (2 * h);
-        far = fmax(far, fabs(got - slope) / limit);
-        planted = fmax(planted, fabs(-got - slope) / limit);
+        far = tap_worse(far, fabs(got - slope) / limit);
+        planted = tap_worse(planted, fabs(-got - slope) / limit);
     }
     tap_ok(far <= 1, "attn_sinks_bwd agrees with finite differences: %s: worst error / limit %.3f",
            c->name, far);

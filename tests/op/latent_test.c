@@ -101,7 +101,7 @@ static double heads_error(const struct heads *h, bool turn)
                                     ? head_value(h, r, c / wide, c % wide, turn, &scale)
                                     : op_get(was.p, r * a->ldy + c, a->x_type);
             const double limit = 1e-6 * scale + op_eps(a->x_type) * fabs(want) + 1e-300;
-            most = fmax(most, fabs(got - want) / limit);
+            most = tap_worse(most, fabs(got - want) / limit);
         }
     op_free(&was);
     return most;
@@ -324,8 +324,8 @@ static void test_cache(const struct lf_kernels *k, int64_t heads, int64_t latent
             for (int64_t i = 0; i < latent; i++) {
                 const double got = op_get(u.o.p, (r * heads + h) * latent + i, type),
                              limit = type == LF_BF16 ? 2e-2 : 1e-5;
-                most = fmax(most, fabs(got - want[i]) / limit);
-                planted = fmax(planted, fabs(got - want[(i + 1) % latent]) / limit);
+                most = tap_worse(most, fabs(got - want[i]) / limit);
+                planted = tap_worse(planted, fabs(got - want[(i + 1) % latent]) / limit);
             }
         }
     tap_ok(most <= 1 && planted > 1, "and those of the formula: error / limit %.3f", most);
@@ -414,8 +414,8 @@ static void test_absorbed(const struct lf_kernels *k)
     for (int h = 0; h < H; h++)
         for (int i = 0; i < VALUE; i++) {
             const double got = f32(&y, ((STEP - 1) * H + h) * VALUE + i);
-            most = fmax(most, fabs(got - want[h][i]));
-            other = fmax(other, fabs(got - want[(h + 1) % H][i]));
+            most = tap_worse(most, fabs(got - want[h][i]));
+            other = tap_worse(other, fabs(got - want[(h + 1) % H][i]));
         }
     tap_ok(ok && most < 2e-5 && other > 1e-2,
            "absorbed is expanded: %.1e apart, and %.1e from another head, %s", most, other,

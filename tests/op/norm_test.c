@@ -329,7 +329,7 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
         int64_t i = q * 7907 % t->total;
         double e =
             fabs(op_get(dx[1].p, i / t->width * t->ld + i % t->width, LF_F32) - numeric(n, t, i));
-        w = fmax(w, e / (t->adx[i] * 1e-5 + 1e-7));
+        w = tap_worse(w, e / (t->adx[i] * 1e-5 + 1e-7));
     }
     tap_ok(w <= 1, "norm_bwd agrees with finite differences (error / limit %.3f)", w);
     for (int th = 1; th <= OP_THREADS; th++) {

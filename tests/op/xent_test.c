@@ -385,7 +385,7 @@ static void differences(const struct lf_kernels *k, lf_queue *q, bool outside)
             double lo = (double)*p, down = ref_total(&d, &t);
             *p = old;
             double err = fabs((up - down) / (hi - lo) - (double)((const float *)out[i]->p)[e]);
-            worst = fmax(worst, err);
+            worst = tap_worse(worst, err);
         }
     tap_ok(ok && worst < (outside ? 3e-5 : 3e-6),
            "%s: gradients%s equal central differences of the f64 loss", k->family,

@@ -4,6 +4,7 @@
  * values, have the bits of one rank that has all of them, forwards and backwards, with every mask
  * and position. A graph that does not exchange rows for heads is refused.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -399,7 +400,7 @@ static double largest_of(const float *x, const float *y, size_t n)
     double most = 0;
     for (size_t i = 0; i < n; i++) {
         const double d = (double)x[i] - (double)y[i];
-        most = d > most ? d : -d > most ? -d : most;
+        most = tap_worse(most, fabs((double)d));
     }
     return most;
 }

@@ -634,7 +634,7 @@ static void test_steps(const struct row *row, int n, bool sequence)
         tap_bail("%s%s", one.error, many.error);
     double norms = 0;
     for (int r = 0; r < n; r++)
-        norms = fmax(norms, fabs(many.norm[r] / one.norm[0] - 1));
+        norms = tap_worse(norms, fabs(many.norm[r] / one.norm[0] - 1));
     tap_ok(one.norm[0] > 0.5 && norms < 1e-5, "%s, %d ranks: the norm within 1e-5 on all: %.2g",
            row->name, n, norms);
     const double error = worst(&one, &many, row, name);

@@ -275,7 +275,7 @@ static double differ(const struct gu *whole, const struct gu *u, int64_t *n)
             d = isfinite(z) ? fmax(d, fabs(z)) : (double)INFINITY;
         }
         *n += a.count;
-        most = fmax(most, d / (sqrt(norm) + 1e-30));
+        most = tap_worse(most, d / (sqrt(norm) + 1e-30));
     }
     return most;
 }

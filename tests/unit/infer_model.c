@@ -156,7 +156,8 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
             target[before + i] = i + 1 < p ? -1 : g->tokens[j][i + 1 - p];
             pos[before + i] = (int32_t)i;
         }
-        const struct lf_score_rows in = {token, target, pos, cu, 4};
+        const struct lf_score_rows in = {
+            .token = token, .target = target, .position = pos, .cu_seqlens = cu, .n_docs = 4};
         if (m.forward(m.ctx, &in, loss, argmax, &err))
             tap_bail("forward: %s", err.text);
         for (size_t i = 0; i < g->len[j]; i++) {
@@ -287,7 +288,7 @@ static double apart(const lf_gen_job *jobs, const struct got *a, const struct go
     for (size_t j = 0; j < N_JOBS; j++) {
         size_t i = 0;
         for (; i < a->len[j] && i < b->len[j] && a->tokens[j][i] == b->tokens[j][i]; i++)
-            most = fmax(most, fabs((double)a->logprobs[j][i] - (double)b->logprobs[j][i]));
+            most = tap_worse(most, fabs((double)a->logprobs[j][i] - (double)b->logprobs[j][i]));
         if (jobs[j].params.temperature <= 0)
             *greedy = *greedy && i == a->len[j] && i == b->len[j];
     }

@@ -287,8 +287,8 @@ static double difference(const float *a, const float *b, int64_t n)
 {
     double worst = 0, top = 0;
     for (int64_t i = 0; i < n; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-        top = fmax(top, fabs((double)a[i]));
+        worst = tap_worse(worst, fabs((double)a[i] - (double)b[i]));
+        top = tap_worse(top, fabs((double)a[i]));
     }
     return worst / top;
 }
@@ -410,7 +410,7 @@ static double gradient_error(struct rig *r, int *tensors)
         for (int64_t k = 0; k < n; k++)
             g[k] = (float)((double)g[k] / (len > 0 ? len : 1));
         const double h = len < 0.1 ? 3e-2 : 3e-3; /* longer where rounding would be seen */
-        worst = fmax(worst, len > 0 ? fabs(slope(r, i, w, g, n, h) / len - 1) : 1);
+        worst = tap_worse(worst, len > 0 ? fabs(slope(r, i, w, g, n, h) / len - 1) : 1);
         ++*tensors;
         free(g);
         free(w);

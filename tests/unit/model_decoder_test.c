@@ -488,7 +488,7 @@ static double slope_error(struct trainer *t, int i, double *length)
         double s = slope(t, i, w, d, n, h);
         if (fabs(s - part) > 0.005 * *length)
             s = (4 * slope(t, i, w, d, n, h / 2) - s) / 3;
-        worst = fmax(worst, fabs(s - part) / *length);
+        worst = tap_worse(worst, fabs(s - part) / *length);
     }
     free(w);
     free(g);
@@ -510,7 +510,7 @@ static void test_gradients(lf_model_config c, const char *name)
         if (lf_pstore_desc(t.r.ps, i)->frozen)
             continue;
         double e = slope_error(&t, i, &length);
-        most = fmax(most, length);
+        most = tap_worse(most, length);
         if (!(e <= worst)) {
             worst = e;
             where = lf_pstore_desc(t.r.ps, i)->name;

@@ -158,8 +158,8 @@ static void compare(const lf_ckpt *c, const char *name, const float *old_rows, i
     }
     for (int r = 0; r < (int)p->rows; r++)
         for (int k = 0; k < width; k++)
-            worst = fmax(worst,
-                         fabs((double)got[r * width + k] - want(old_rows, width, r, k, p, drawn)));
+            worst = tap_worse(
+                worst, fabs((double)got[r * width + k] - want(old_rows, width, r, k, p, drawn)));
     tap_ok(worst <= tol, "%s: %s, off by %.3g", what, name, worst);
     if (p->init == LF_ROWS_GAUSSIAN && width > 1)
         tap_ok(square / (NEW * C) < 4 * p->std * p->std &&

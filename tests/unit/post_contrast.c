@@ -76,20 +76,20 @@ static void values(void)
     tap_i64((int64_t)lf_contrast_questions(&c), QUESTIONS, "questions");
     (void)run(&c, loss, NULL);
     for (int i = 0; i < QUESTIONS; i++)
-        off = fmax(off, fabs(loss[i] - by_hand(x, i, 0, QUESTIONS, false)));
+        off = tap_worse(off, fabs(loss[i] - by_hand(x, i, 0, QUESTIONS, false)));
     tap_ok(off < 1e-12, "each answer among all answers (%.2g)", off);
     c.both = true;
     (void)run(&c, loss, NULL);
     off = 0;
     for (int i = 0; i < QUESTIONS; i++)
-        off = fmax(off, fabs(loss[i] - 0.5 * by_hand(x, i, 0, QUESTIONS, false) -
-                             0.5 * by_hand(x, i, 0, QUESTIONS, true)));
+        off = tap_worse(off, fabs(loss[i] - 0.5 * by_hand(x, i, 0, QUESTIONS, false) -
+                                  0.5 * by_hand(x, i, 0, QUESTIONS, true)));
     tap_ok(off < 1e-12, "and each question among all questions (%.2g)", off);
     c = example(x, false, 3);
     (void)run(&c, loss, NULL);
     off = fabs(loss[3]);
     for (int i = 0; i < 3; i++)
-        off = fmax(off, fabs(loss[i] - by_hand(x, i, 0, 3, false)));
+        off = tap_worse(off, fabs(loss[i] - by_hand(x, i, 0, 3, false)));
     tap_ok(off < 1e-12, "groups of three: the last one is alone (%.2g)", off);
 }
 
@@ -107,8 +107,8 @@ static void slopes(bool both)
         x[i] = was - h;
         const double down = run(&c, loss, NULL);
         x[i] = was;
-        worst = fmax(worst, fabs((up - down) / (2 * h) - d[i]));
-        most = fmax(most, fabs(d[i]));
+        worst = tap_worse(worst, fabs((up - down) / (2 * h) - d[i]));
+        most = tap_worse(most, fabs(d[i]));
     }
     tap_ok(worst < 1e-7 && most > 0.1, "derivatives are the slopes of the loss (%.2g of %.2g)",
            worst, most);
@@ -142,7 +142,7 @@ static void threads(size_t group)
     }
     double most = 0;
     for (int i = 0; i < MANY; i++)
-        most = fmax(most, loss[0][i]);
+        most = tap_worse(most, loss[0][i]);
     tap_ok(most > 1 && memcmp(d[0], d[1], sizeof *d) == 0 &&
                memcmp(loss[0], loss[1], sizeof *loss) == 0 &&
                memcmp(cosine[0], cosine[1], sizeof *cosine) == 0 &&
@@ -206,7 +206,7 @@ static void blocks(void)
     }
     (void)large(x, loss, d);
     for (int i = 0; i < LARGE; i++)
-        off = fmax(off, fabs(loss[i] - half_loss(unit, 2 * i) - half_loss(unit, 2 * i + 1)));
+        off = tap_worse(off, fabs(loss[i] - half_loss(unit, 2 * i) - half_loss(unit, 2 * i + 1)));
     tap_ok(off < 1e-11, "each among a thousand (%.2g)", off);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         const double was = x[at[i]];
@@ -215,8 +215,8 @@ static void blocks(void)
         x[at[i]] = was - h;
         const double down = large(x, moved, NULL);
         x[at[i]] = was;
-        worst = fmax(worst, fabs((up - down) / (2 * h) - d[at[i]]));
-        most = fmax(most, fabs(d[at[i]]));
+        worst = tap_worse(worst, fabs((up - down) / (2 * h) - d[at[i]]));
+        most = tap_worse(most, fabs(d[at[i]]));
     }
     tap_ok(worst < 1e-5 * most, "derivatives of all blocks are slopes (%.2g of %.2g)", worst, most);
 }

@@ -64,8 +64,8 @@ static void slopes(enum lf_label_kind kind, const char *name)
         z[i] = was - 0x1p-8f;
         const double down = loss_at(kind, z);
         z[i] = was;
-        worst = fmax(worst, fabs(0.25 * (up - down) / 0x1p-7 - (double)d[i]));
-        most = fmax(most, fabs((double)d[i]));
+        worst = tap_worse(worst, fabs(0.25 * (up - down) / 0x1p-7 - (double)d[i]));
+        most = tap_worse(most, fabs((double)d[i]));
     }
     tap_ok(worst < 3e-6 && most > 0.01, "%s: derivatives are the slopes (%.2g of %.2g)", name,
            worst, most);
@@ -124,7 +124,7 @@ static void parts(void)
         lf_label_add(&l, part[i % 2]);
     }
     for (int i = 0; i < LF_LABEL_SUMS; i++)
-        off = fmax(off, fabs(whole[i] - part[0][i] - part[1][i]));
+        off = tap_worse(off, fabs(whole[i] - part[0][i] - part[1][i]));
     tap_ok(off < 1e-9 && whole[LF_LABEL_TEXTS] > 19.5, "sums add up");
 }
 
@@ -235,7 +235,7 @@ static void one_task(json_t *task)
     {
         const json_t *is = json_object_get(got, key);
         const double d = is ? json_number_value(is) - json_number_value(v) : (double)INFINITY;
-        off = fmax(off, isnan(d) ? (double)INFINITY : fabs(d));
+        off = tap_worse(off, isnan(d) ? (double)INFINITY : fabs(d));
     }
     tap_ok(n == said && json_object_size(got) == json_object_size(want) && off < 1e-12,
            "%s: %zu measures of %zu texts, off by %.2g", name, json_object_size(want), n, off);

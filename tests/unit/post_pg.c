@@ -361,13 +361,13 @@ static void gradients(void)
             down = rnd_loss(&q, &o, 0, SEQS, none, NULL, &sums);
             q.lp[t] = keep;
             scale = fmax(1e-2, fabs(q.dlp[t]));
-            worst = fmax(worst, fabs((up - down) / (2 * h) - q.dlp[t]) / scale);
+            worst = tap_worse(worst, fabs((up - down) / (2 * h) - q.dlp[t]) / scale);
             keep = q.entropy[t];
             q.entropy[t] = keep + h;
             up = rnd_loss(&q, &o, 0, SEQS, none, NULL, &sums);
             q.entropy[t] = keep;
             rnd_loss(&q, &o, 0, SEQS, none, NULL, &sums);
-            worst = fmax(worst, fabs((up - sums.loss) / h - q.dh[t]) / 1e-2);
+            worst = tap_worse(worst, fabs((up - sums.loss) / h - q.dh[t]) / 1e-2);
         }
     }
     tap_ok(worst < 1e-6, "derivatives equal differences over 72 settings (worst %.2g)", worst);
@@ -396,9 +396,9 @@ static void micro_batches(void)
             rnd_loss(&q, &o, i, i + 1, d, dh, &part);
             lf_pg_sums_add(&parts, &part);
         }
-        worst = fmax(worst, fabs(parts.loss - whole.loss));
+        worst = tap_worse(worst, fabs(parts.loss - whole.loss));
         for (int t = 0; t < N; t++)
-            worst = fmax(worst, fabs(d[t] - all[t]) + fabs(dh[t] - allh[t]));
+            worst = tap_worse(worst, fabs(d[t] - all[t]) + fabs(dh[t] - allh[t]));
     }
     tap_ok(worst < 1e-14, "one sequence at a time gives the loss and gradients of all (worst %.2g)",
            worst);
@@ -465,7 +465,7 @@ static void value_loss(void)
         lf_value_loss(&(struct lf_value_batch){all, q.lp, q.old, q.ref}, .15, &norm, none, &down,
                       &err);
         q.lp[t] = keep;
-        worst = fmax(worst, fabs((up.loss - down.loss) / (2 * h) - q.dlp[t]));
+        worst = tap_worse(worst, fabs((up.loss - down.loss) / (2 * h) - q.dlp[t]));
     }
     tap_ok(worst < 1e-8, "its derivatives equal differences (worst %.2g)", worst);
 }

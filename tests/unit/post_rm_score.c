@@ -145,8 +145,8 @@ static void values(const char *rm, const char *lm)
     score(r, texts, N, got);
     reference(lm, want);
     for (int t = 0; t < N; t++) {
-        worst = fmax(worst, fabs((double)got[t] - (double)want[t]));
-        spread = fmax(spread, fabs((double)want[t]));
+        worst = tap_worse(worst, fabs((double)got[t] - (double)want[t]));
+        spread = tap_worse(spread, fabs((double)want[t]));
     }
     tap_ok(worst < 1e-5 && spread > 0.5, "scores are x . w at the last token: off by %.2g of %.2g",
            worst, spread);

@@ -274,7 +274,7 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     double worst = 0;
     for (int i = 0; i < N; i++) {
         forward(m, i);
-        worst = fmax(worst, logits_apart(m, i));
+        worst = tap_worse(worst, logits_apart(m, i));
     }
     tap_ok(worst < 1e-5, "one by one, in room for three: %.2g", worst);
     drop(m);
@@ -336,7 +336,7 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     double z = 0, g = 0, all = 0;
     int64_t n = 0;
     for (int i = 0; i < N * LABELS; i++)
-        z = fmax(z, fabs((double)a->z[0][i] - (double)b->z[0][i]));
+        z = tap_worse(z, fabs((double)a->z[0][i] - (double)b->z[0][i]));
     float *x = slope(a, "vision.patch_embed.weight", &n),
           *y = slope(b, "vision.patch_embed.weight", &n);
     for (int64_t i = 0; i < n; i++) {
@@ -389,7 +389,7 @@ static void test_loss(void)
         const double by =
             (lf_class_loss(up, q, LABELS, 0, NULL) - lf_class_loss(down, q, LABELS, 0, NULL)) /
             0.015625;
-        worst = fmax(worst, fabs(2 * by - (double)d[k]));
+        worst = tap_worse(worst, fabs(2 * by - (double)d[k]));
     }
     tap_ok(worst < 1e-5 && none > 0, "the gradient is that of differences: %.2g", worst);
     tap_ok(lf_class_rank(z, LABELS, 4) == 0 && lf_class_rank(z, LABELS, 0) == 1 &&

@@ -63,7 +63,7 @@ static void test_forward(const family *f, struct measured *m)
     m->f32 = e;
     family_measure(f, &f->config, LF_F32, LF_FAST, &e, NULL, &err);
     tap_ok(e <= FAMILY_F32, "%s: f32 logits, fast: relative error %.2g", f->name, e);
-    m->f32 = fmax(m->f32, e);
+    m->f32 = tap_worse(m->f32, e);
     family_measure(f, &f->config, LF_BF16, LF_INVARIANT, &e, &rms, &err);
     m->bf16 = rms / f->bf16_rms;
     tap_ok(m->bf16 <= 1.5, "%s: bf16 rms error %.3g, %.2f of the reference's own", f->name, rms,
@@ -217,8 +217,8 @@ static void test_training(const family *f, struct measured *m)
     for (int s = 0; s < FAMILY_STEPS; s++) {
         if (s > 0)
             loss = rig_step(&r, f, s);
-        norms = fmax(norms, fabs(rig_update(&r) - f->norms[s]) / f->norms[s]);
-        m->adamw = fmax(m->adamw, fabs(loss - f->losses[s]) / f->losses[s]);
+        norms = tap_worse(norms, fabs(rig_update(&r) - f->norms[s]) / f->norms[s]);
+        m->adamw = tap_worse(m->adamw, fabs(loss - f->losses[s]) / f->losses[s]);
     }
     tap_ok(m->adamw <= 1e-4 && norms <= 1e-3,
            "%s: ten AdamW steps, worst relative error of the loss %.2g, of the gradient norm %.2g",
@@ -233,7 +233,7 @@ static void test_training_bf16(const family *f)
     open_or_bail(&r, f, LF_BF16, LF_FAST, true);
     double worst = 0;
     for (int s = 0; s < FAMILY_STEPS; s++) {
-        worst = fmax(worst, fabs(rig_step(&r, f, s) - f->losses[s]) / f->losses[0]);
+        worst = tap_worse(worst, fabs(rig_step(&r, f, s) - f->losses[s]) / f->losses[0]);
         rig_update(&r);
     }
     tap_ok(worst <= 0.03, "%s: bf16: ten AdamW steps stay within 3 %% of the f64 curve: %.2g",

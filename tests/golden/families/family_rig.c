@@ -171,8 +171,8 @@ double family_error(const family *f, const float *got, double *rms)
         double e = fabs((double)got[i] - f->logits[i]);
         if (!isfinite(got[i]))
             return HUGE_VAL;
-        worst = fmax(worst, e);
-        most = fmax(most, fabs(f->logits[i]));
+        worst = tap_worse(worst, e);
+        most = tap_worse(most, fabs(f->logits[i]));
         sq += e * e;
     }
     if (rms)

@@ -57,8 +57,8 @@ static int compare(void *arg, const lf_gen_result *r, lf_err *err)
     const int64_t first = (int64_t)r->job->request * c->f->length;
     for (size_t i = 1; i < r->job->n_prompt; i++) {
         const double got = (double)r->prompt_logprobs[i];
-        c->worst = fmax(c->worst, fabs(got - reference(c->f, first + (int64_t)i - 1)));
-        c->shifted = fmax(c->shifted, fabs(got - reference(c->f, first + (int64_t)i)));
+        c->worst = tap_worse(c->worst, fabs(got - reference(c->f, first + (int64_t)i - 1)));
+        c->shifted = tap_worse(c->shifted, fabs(got - reference(c->f, first + (int64_t)i)));
         c->sum += got;
         c->n++;
     }

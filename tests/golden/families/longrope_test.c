@@ -40,8 +40,8 @@ static double doc_error(const family *f, int64_t d, const float *got)
     double worst = 0, most = 0;
     for (int64_t i = 0; i < f->length * f->vocab; i++) {
         const double want = f->logits[d * f->length * f->vocab + i];
-        worst = fmax(worst, fabs((double)got[i] - want));
-        most = fmax(most, fabs(want));
+        worst = tap_worse(worst, fabs((double)got[i] - want));
+        most = tap_worse(most, fabs(want));
     }
     return worst / most;
 }
@@ -138,7 +138,7 @@ static int compare(void *arg, const lf_gen_result *r, lf_err *err)
     c->same = c->same && r->n == t->n - t->n_prompt;
     for (size_t i = 0; i < r->n && c->same; i++) {
         c->same = r->tokens[i] == t->tokens[t->n_prompt + i];
-        c->worst = fmax(c->worst, fabs((double)r->logprobs[i] - t->logprobs[i]));
+        c->worst = tap_worse(c->worst, fabs((double)r->logprobs[i] - t->logprobs[i]));
     }
     return 0;
 }
@@ -215,8 +215,8 @@ static void test_scores(const family *f, const struct text *texts, bool switchin
         double want = 0;
         for (size_t k = 0; k < texts[i].n - texts[i].n_prompt; k++)
             want += texts[i].logprobs[k];
-        packed = fmax(packed, fabs(out[i].ll - want));
-        cached = fmax(cached, fabs(ll[i] - want));
+        packed = tap_worse(packed, fabs(out[i].ll - want));
+        cached = tap_worse(cached, fabs(ll[i] - want));
     }
     tap_ok(packed <= 1e-4 && cached <= 1e-4,
            "texts scored%s: packed within %.2g, over the cache within %.2g",

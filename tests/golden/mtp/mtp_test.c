@@ -267,7 +267,7 @@ static void test_numbers(const struct wanted *w)
                      again = train(w, &w->f.config, LF_RECOMPUTE_FULL);
     double off = fabs(g.loss - w->loss);
     for (int64_t k = 0; k < w->f.config.mtp_layers; k++)
-        off = fmax(off, fabs(g.mtp[k] - w->mtp[k]));
+        off = tap_worse(off, fabs(g.mtp[k] - w->mtp[k]));
     tap_ok(off <= 1e-5, "%s: losses of the model and of %lld heads are those of the reference",
            w->f.name, (long long)w->f.config.mtp_layers);
     tap_ok(g.worst <= FAMILY_F32, "every gradient is within 1e-5");

@@ -469,7 +469,7 @@ static double grids_error(const lf_vision_config *c)
     if (row != rows || (c->smooth_positions && m.n > lf_sight_taps(c, rows, n)))
         tap_bail("%lld rows, %lld entries", (long long)row, (long long)m.n);
     for (int64_t i = 0; i < rows * cols; i++)
-        worst = fmax(worst, fabs(want[i]));
+        worst = tap_worse(worst, fabs(want[i]));
     free(grid);
     free(want);
     free(b.at);
