@@ -373,7 +373,7 @@ static void test_all(struct cover c)
  * stand among the rows without such ranks, and among those of `all` with them. */
 static void test_parts(struct cover c, struct cover_pair *pairs)
 {
-    struct cover_pair never[200];
+    struct cover_pair never[300];
     memcpy(never, pairs, c.n_refused * sizeof *pairs);
     c.refused = never;
     c.with = SW_LAYOUT;
@@ -407,7 +407,7 @@ static void take_sample(char **words, int n)
 
 int main(int argc, char **argv)
 {
-    struct cover_pair pairs[200], never[200];
+    struct cover_pair pairs[300], never[300];
     if (sw_n_refusals > sizeof pairs / sizeof pairs[0] || sw_n > COVER_SWITCHES)
         tap_bail("too many switches or refusals");
     const struct cover c = sw_cover(pairs);

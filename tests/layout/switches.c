@@ -159,6 +159,12 @@ static void adapter(struct rig_case *k, int v)
         strcpy(k->adapter.target[i], targets[v][i]);
 }
 
+static void stacks(struct rig_case *k, int v)
+{
+    if (v > 1)
+        rig_two_stacks(k);
+}
+
 /* Not by key, which is refused where the layer has experts alone and reads no width. */
 static void shared_width(struct rig_case *k, int v)
 {
@@ -262,6 +268,7 @@ const struct sw sw_table[] = {
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},
     {"mtp", {USUAL("no"), {"1", "mtp_layers=1", mtp, 1}, {"2", "mtp_layers=2", mtp, 1}}},
+    {"stacks", {USUAL("one"), SET("two", stacks, 2)}},
     /* training */
     {"packing", {USUAL("concat"), SET("bfd", packing, LF_PACK_BFD)}},
     {"batch", {SET("8", batch, 8), SET("11", batch, 11)}},
@@ -290,7 +297,14 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
     {                                                                                              \
         "pipeline=4chunks", b, says, NULL                                                          \
     }
-#define BY_PARTS "gradients and weights would be moved for each micro-batch; take zero = 1"
+/* What no encoder-decoder has. */
+#define BY_STACKS(a, says)                                                                         \
+    {                                                                                              \
+        a, "stacks=two", says, NULL                                                                \
+    }
+#define NO_STACKS(a) BY_STACKS(a, "does not go with encoder_layers")
+#define NO_SOURCES   "the rows of sources are not divided; take context = 1"
+#define BY_PARTS     "gradients and weights would be moved for each micro-batch; take zero = 1"
 #define BY_MTP(a, says)                                                                            \
     {a, "mtp=1", says, NULL},                                                                      \
     {                                                                                              \
@@ -363,6 +377,37 @@ const struct sw_refusal sw_refusals[] = {
     BY_PIPELINE("keys=shared", "take pipeline = 1"),
     BY_PIPELINE("zero=2", BY_PARTS),
     BY_PIPELINE("zero=3", BY_PARTS),
+    BY_STACKS("context=2", NO_SOURCES),
+    BY_STACKS("context=4", NO_SOURCES),
+    BY_STACKS("context=2gather", NO_SOURCES),
+    BY_STACKS("context=4gather", NO_SOURCES),
+    BY_STACKS("context=4both", NO_SOURCES),
+    BY_STACKS("expert=2", "the model has none"),
+    BY_STACKS("expert=2rounds", "the model has none"),
+    NO_STACKS("kv_heads=4"),
+    NO_STACKS("kv_heads=1"),
+    NO_STACKS("qk_norm=yes"),
+    NO_STACKS("qk_norm=all_heads"),
+    NO_STACKS("block=sandwich"),
+    NO_STACKS("block=alpha"),
+    NO_STACKS("parallel=one_norm"),
+    NO_STACKS("parallel=two_norms"),
+    NO_STACKS("keys=sinks"),
+    NO_STACKS("keys=shared"),
+    NO_STACKS("window=all"),
+    NO_STACKS("window=pattern"),
+    NO_STACKS("position=half"),
+    NO_STACKS("position=alibi"),
+    NO_STACKS("position=rope2d"),
+    NO_STACKS("mask=prefix"),
+    NO_STACKS("mask=both"),
+    NO_STACKS("embed=narrow"),
+    NO_STACKS("mlp=aux"),
+    NO_STACKS("mlp=balanced"),
+    NO_STACKS("mtp=1"),
+    NO_STACKS("mtp=2"),
+    BY_STACKS("packing=bfd", "packing"),
+    BY_STACKS("noise=yes", "noise on the embeddings of sources is not there yet"),
     BY_MTP("position=learned", "does not go with mtp_layers"),
     BY_MTP("position=rope2d", "it needs mask = prefix"),
     BY_MTP("mask=prefix", "does not go with mtp_layers"),
