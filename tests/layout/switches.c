@@ -251,6 +251,8 @@ const struct sw sw_table[] = {
                    "rope_original_positions=16"),
       KEYS("learned", "position=learned"), KEYS("alibi", "position=alibi"),
       KEYS("none", "position=none"), KEYS("rope2d", "position=rope2d")}},
+    /* behind layers, heads and positions, which go by it */
+    {"stacks", {USUAL("one"), SET("two", stacks, 2)}},
     {"mask", {USUAL("causal"), KEYS("prefix", "mask=prefix"), {"both", "mask=both", hidden, 1}}},
     {"embed",
      {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
@@ -268,7 +270,6 @@ const struct sw sw_table[] = {
      {USUAL("no"),
       KEYS("yes", "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1 attn_prob_dropout=0.1")}},
     {"mtp", {USUAL("no"), {"1", "mtp_layers=1", mtp, 1}, {"2", "mtp_layers=2", mtp, 1}}},
-    {"stacks", {USUAL("one"), SET("two", stacks, 2)}},
     /* training */
     {"packing", {USUAL("concat"), SET("bfd", packing, LF_PACK_BFD)}},
     {"batch", {SET("8", batch, 8), SET("11", batch, 11)}},
@@ -398,7 +399,7 @@ const struct sw_refusal sw_refusals[] = {
     NO_STACKS("window=pattern"),
     NO_STACKS("position=half"),
     NO_STACKS("position=alibi"),
-    NO_STACKS("position=rope2d"),
+    BY_STACKS("position=rope2d", "it needs mask = prefix"),
     NO_STACKS("mask=prefix"),
     NO_STACKS("mask=both"),
     NO_STACKS("embed=narrow"),
@@ -406,7 +407,6 @@ const struct sw_refusal sw_refusals[] = {
     NO_STACKS("mlp=balanced"),
     NO_STACKS("mtp=1"),
     NO_STACKS("mtp=2"),
-    BY_STACKS("packing=bfd", "packing"),
     BY_STACKS("noise=yes", "noise on the embeddings of sources is not there yet"),
     BY_MTP("position=learned", "does not go with mtp_layers"),
     BY_MTP("position=rope2d", "it needs mask = prefix"),
