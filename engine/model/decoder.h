@@ -121,12 +121,12 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
  *     load_total [2, E]  backward, f32: that over all layers of the model
  *
  * The last two are there where a training graph has experts on both sides of the cut, load_total
- * only with router_aux > 0. Of encoder-decoders the encoder's layers come first. Both embeddings are
- * in the first chunk, so that what the decoder reads goes through those of the encoder, and source
- * is there up to the last layer. tokens, types and noise are inputs of the first chunk, targets of the
- * last one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of
- * any family reads the embedding but through x. source_tokens and source_positions are inputs of
- * the first chunk. */
+ * only with router_aux > 0. Of encoder-decoders the encoder's layers come first. Both embeddings
+ * are in the first chunk, so that what the decoder reads goes through those of the encoder, and
+ * source is there up to the last layer. tokens, types and noise are inputs of the first chunk,
+ * targets of the last one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk:
+ * no layer of any family reads the embedding but through x. source_tokens and source_positions are
+ * inputs of the first chunk. */
 struct lf_decoder_chunk {
     int64_t begin, end; /* layers [begin, end), as lf_model_depth counts; there may be none */
     bool first;         /* it has all that is before the layers: embedding, its norm and dropout */
@@ -149,7 +149,8 @@ struct lf_decoder_tied {
     int owner, other; /* numbers of chunks */
 };
 enum { LF_DECODER_TIED = 1 }; /* the most that a model has */
-/* Are rows of sources inputs of a chunk? Of encoder-decoders, of all with layers and of the first. */
+/* Are rows of sources inputs of a chunk? Of encoder-decoders: of the first, and of all with layers
+ * of their own or behind them. */
 bool lf_decoder_reads_source(const lf_model_config *c, const struct lf_decoder_chunk *k);
 /* A small tensor that every chunk holds which has layers of its stack: with position = relative,
  * where all layers of a stack share one table. The gradient is the sum of those of all chunks. */

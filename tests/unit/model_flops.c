@@ -114,8 +114,8 @@ static void test_frozen(void)
 }
 
 /* Layers of an encoder-decoder: 16 tokens of a target beside 40 of its source. A layer of the
- * encoder has attention of 40 keys a row; one of the decoder sees 8 of its own in the mean and 40 of
- * the source, whose rows make keys and values. */
+ * encoder has attention of 40 keys a row; one of the decoder sees 8 of its own in the mean and 40
+ * of the source, whose rows make keys and values. */
 static void test_stacks(void)
 {
     struct model m;
