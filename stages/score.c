@@ -162,6 +162,8 @@ static int read_reading(score *s, const lf_optset *o, lf_err *err)
     const int64_t separator = lf_optset_int(o, "separator");
     *r = (struct lf_rm_reading){.labels = true,
                                 .embed = lf_optset_choice(o, "give") == 1,
+                                .answers = lf_optset_choice(o, "give") == 2,
+                                .end = -1,
                                 .pool = (enum lf_rm_pool)lf_optset_choice(o, "pooling"),
                                 .unit = lf_optset_bool(o, "normalize"),
                                 .pairs = separator >= 0,
@@ -169,9 +171,10 @@ static int read_reading(score *s, const lf_optset *o, lf_err *err)
     for (size_t i = 0; i < 2; i++) {
         if (!r->embed && lf_optset_is_set(o, of_vectors[i]))
             return lf_fail(err, LF_EINVAL, "%s belongs to give = embeddings", of_vectors[i]);
-        if (r->embed && lf_optset_bool(o, of_scores[i]))
+        if ((r->embed || r->answers) && lf_optset_bool(o, of_scores[i]))
             return lf_fail(err, LF_EINVAL, "%s belongs to give = scores", of_scores[i]);
     }
+    r->labels = !r->answers;
     return 0;
 }
 
@@ -249,6 +252,8 @@ static int load_chat(score *s, lf_err *err)
 static enum lf_rm_gives gives(const score *s)
 {
     const lf_model_config *mc = lf_rm_config(s->rm);
+    if (s->run.reading.answers)
+        return LF_RM_GIVES_LOGPROB;
     if (s->run.reading.embed)
         return LF_RM_GIVES_VECTOR;
     if (lf_model_classifies(mc))
@@ -261,9 +266,11 @@ static enum lf_rm_gives gives(const score *s)
 static int load(score *s, lf_err *err)
 {
     struct lf_rm_rows_opts *r = &s->rows_opts;
-    int rc = lf_rm_open(&s->rm, s->checkpoint, &s->run, err);
+    int rc = lf_infer_tokenizer(&s->tok, s->tokenizer_path, err);
     if (rc == 0)
-        rc = lf_infer_tokenizer(&s->tok, s->tokenizer_path, err);
+        s->run.reading.end = lf_tokenizer_eos(s->tok);
+    if (rc == 0)
+        rc = lf_rm_open(&s->rm, s->checkpoint, &s->run, err);
     if (rc == 0)
         rc = lf_infer_same_tokenizer(s->checkpoint, s->run.adapter, s->tok, s->tokenizer_path, err);
     if (rc == 0)
@@ -279,6 +286,7 @@ static int load(score *s, lf_err *err)
     r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
     r->max_context = lf_rm_max_context(s->rm);
     r->gives = gives(s);
+    r->one_answer = lf_model_is_seq2seq(lf_rm_config(s->rm));
     if (s->run.reading.separator >= lf_rm_config(s->rm)->vocab)
         return lf_fail(err, LF_EINVAL, "separator = %lld: the vocabulary has %lld words",
                        (long long)s->run.reading.separator, (long long)lf_rm_config(s->rm)->vocab);
@@ -359,6 +367,7 @@ static void add_numbers(lf_buf *rec, const char *prefix, json_t *o)
 static int report(const score *s, json_t *results, lf_err *err)
 {
     json_t *pairs = json_object_get(results, "pairs"), *scores = json_object_get(results, "scores"),
+           *logprobs = json_object_get(results, "logprobs"),
            *labels = json_object_get(results, "labels"), *v, *one;
     const char *key, *name;
     lf_buf rec;
@@ -366,6 +375,7 @@ static int report(const score *s, json_t *results, lf_err *err)
     lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
     add_numbers(&rec, "", results);
     add_numbers(&rec, "score_", scores);
+    add_numbers(&rec, "logprob_", logprobs);
     add_numbers(&rec, "pair_", pairs);
     add_numbers(&rec, "label_", labels);
     json_object_foreach(labels, key, v) lf_log(2, "labels: %s %.6g", key, json_number_value(v));
@@ -382,6 +392,10 @@ static int report(const score *s, json_t *results, lf_err *err)
                (long long)json_integer_value(json_object_get(scores, "n")),
                json_number_value(json_object_get(scores, "mean")),
                json_number_value(json_object_get(scores, "std")));
+    if (logprobs)
+        lf_log(2, "%lld answers, mean log-probability %.4f",
+               (long long)json_integer_value(json_object_get(logprobs, "n")),
+               json_number_value(json_object_get(logprobs, "mean")));
     if (pairs)
         lf_log(2, "%lld pairs, accuracy %.4f (standard error %.4f), margin %.4f",
                (long long)json_integer_value(json_object_get(pairs, "n")),

@@ -94,10 +94,12 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "scores",
-     .choices = "scores|embeddings",
+     .choices = "scores|embeddings|logprobs",
      .help =
          "scores: what the head of the model gives, a score or labels. embeddings: of each text "
-         "a vector of its last hidden states, in embeddings.h5 too"},
+         "a vector of its last hidden states, in embeddings.h5 too. logprobs: of each answer its "
+         "log-probability behind its prompt, by a model that predicts tokens; an encoder-decoder "
+         "reads the prompt as its source"},
     {.name = "pooling",
      .type = LF_OPT_ENUM,
      .cls = ID,

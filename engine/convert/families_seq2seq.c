@@ -32,7 +32,7 @@ static const char *const umt5_switches[] = {T5, "relative_each_layer=yes", NULL}
         {"dropout_rate", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout attn_prob_dropout", \
          "0.1"},                                                                                   \
         {"decoder_start_token_id", LF_HF_NUMBER, "decoder_start", "0"},                            \
-        {"initializer_factor", LF_HF_INERT, NULL, NULL}, /* of the first training */               \
+        {"initializer_factor", LF_HF_NUMBER, "init_std", "1"},                                     \
         {"classifier_dropout", LF_HF_INERT, NULL, NULL}, /* of heads, which have none here */      \
         {"dense_act_fn", LF_HF_INERT, NULL, NULL},       /* both follow from feed_forward_proj */  \
     {                                                                                              \

@@ -215,6 +215,17 @@ void lf_pstore_tie(lf_pstore *ps, int i, bool owner)
     ps->p[i].lent = !owner;
 }
 
+void lf_pstore_spread_all(lf_pstore *ps, int64_t elements)
+{
+    ps->spread = elements;
+}
+
+void lf_pstore_spread(lf_pstore *ps, int i, bool owner, int64_t at)
+{
+    ps->p[i].spread_at = at;
+    ps->p[i].lent = !owner;
+}
+
 size_t lf_pstore_tied_bytes(const lf_pstore *ps)
 {
     size_t n = 0;

@@ -252,6 +252,49 @@ static int sum_tied(lf_exec *ex, lf_err *err)
     return rc;
 }
 
+/* A spread tensor's gradient between memory and `all`. */
+static int move_spread(lf_exec *ex, double *all, float *part, bool out, lf_err *err)
+{
+    const lf_pstore *ps = ex->p->ps;
+    const struct lf_back_ops *o = ex->b->ops;
+    int rc = 0;
+    for (size_t i = 0; i < ps->n_p && rc == 0; i++) {
+        const struct lf_param *q = &ps->p[i];
+        if (q->spread_at < 0 || !ps->g[q->group].need[LF_P_GRAD])
+            continue;
+        float *grad = lf_pstore_data(ps, q, LF_P_GRAD);
+        const size_t bytes = (size_t)q->n * sizeof *part;
+        for (int64_t k = 0; k < q->n && !out; k++)
+            part[k] = (float)all[q->spread_at + k];
+        rc = out ? o->copy_out(ex->b, part, grad, bytes, err)
+                 : o->copy_in(ex->b, grad, part, bytes, err);
+        for (int64_t k = 0; k < q->n && out && rc == 0; k++)
+            all[q->spread_at + k] = (double)part[k];
+    }
+    return rc;
+}
+
+/* Tensors of several stages are small: each rank gives the gradients that it has, and zeros for
+ * those that it lacks, and all get the sum. */
+static int sum_spread(lf_exec *ex, lf_err *err)
+{
+    const size_t n = (size_t)ex->p->ps->spread;
+    if (!n)
+        return 0;
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    double *all = lf_calloc(n, sizeof *all, err);
+    float *part = all ? lf_malloc(n, sizeof *part, err) : NULL;
+    int rc = part ? move_spread(ex, all, part, true, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = ex->comm.pipeline_add(ex->comm_user, all, n, err);
+    if (rc == 0)
+        rc = move_spread(ex, all, part, false, err);
+    free(all);
+    free(part);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum tables of stages", m);
+    return rc;
+}
+
 int lf_exec_end_tied(lf_exec *ex, enum lf_exec_tied of, lf_err *err)
 {
     if (ex->tied == LF_TIED_NONE || ex->tied != of)
@@ -307,6 +350,8 @@ int lf_exec_sum_tensor(lf_exec *ex, lf_err *err)
                            "executor: nothing connects the %d ranks that have other layers",
                            ex->p->ranks.pipeline);
         rc = sum_tied(ex, err);
+        if (rc == 0)
+            rc = sum_spread(ex, err);
     }
     if (ps->layout.tensor <= 1 || rc != 0)
         return rc;

@@ -173,6 +173,19 @@ static int32_t map_scan_slots(struct local *l, int32_t t, const struct lf_node *
     return new_slots(l, t, lf_scan_own_slot(l->from, n, &own));
 }
 
+/* Pages that this graph reads alone have the heads of its queries: there are as many of both. */
+static int32_t map_read_cache(struct local *l, int32_t t, const struct lf_node *n)
+{
+    const struct lf_tensor *x = &l->from->t[t];
+    const int32_t q = n->in[PAGED_Q], here = map_tensor(l, q);
+    if (!here || n->a.groups != n->a.heads || l->from->t[q].cols != x->cols)
+        return 0;
+    l->columns[t] = l->columns[q];
+    return lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows,
+                           l->to->t[here].cols)
+        .id;
+}
+
 /* Pages of keys and values have the heads of what is written to them. */
 static int32_t map_cache(struct local *l, int32_t t)
 {
@@ -199,6 +212,15 @@ static int32_t map_cache(struct local *l, int32_t t)
         return lf_graph_source(l->to, LF_ROLE_STATE, x->name, (enum lf_dtype)x->dtype, x->rows,
                                l->to->t[here].cols)
             .id;
+    }
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node *n = &g->n[i];
+        const int32_t here =
+            n->op == LF_OP_ATTN_PAGED && (n->in[PAGED_KP] == t || n->in[PAGED_VP] == t)
+                ? map_read_cache(l, t, n)
+                : 0;
+        if (here)
+            return here;
     }
     lf_graph_fail(l->to, LF_ENOTSUP,
                   "state %s has no local shape in a layout that divides matrices", x->name);
@@ -488,8 +510,9 @@ static void out_pieces(struct local *l, const struct lf_node *n, int32_t out)
     if (!by_place(g, out, LF_PL_COLS) || l->columns[out].n)
         return;
     const bool product = n->op == LF_OP_LINEAR || n->op == LF_OP_MOE_LINEAR;
-    const int slot = product               ? LINEAR_W
-                     : n->op == LF_OP_SCAN ? SCAN_V
+    const int slot = product                ? LINEAR_W
+                     : n->op == LF_OP_EMBED ? EMBED_WPE
+                     : n->op == LF_OP_SCAN  ? SCAN_V
                      : n->op == LF_OP_SCAN_GATE && out != n->out[SGATE_G] && n->in[SGATE_B]
                          ? SGATE_B
                          : 0;

@@ -188,7 +188,13 @@ bool lf_pstore_has_part(const lf_pstore *ps);
  * with the sum of both gradients, and the owner alone counts it in the norm and writes it. Before
  * the plan is finished. */
 void lf_pstore_tie(lf_pstore *ps, int i, bool owner);
-/* Bytes of the gradients that both have of such tensors; 0: there is none, or it is frozen. */
+/* Says that ranks of several pipeline stages have tensor i, as a small table that all layers of a
+ * stack share: the gradient is summed over all of them, and one is the owner as above. Every rank
+ * of the pipeline axis says how many elements (of a rank of the tensor axis) all such tensors of
+ * the model have, those that it lacks too; `at` is where this one begins among these. */
+void lf_pstore_spread_all(lf_pstore *ps, int64_t elements);
+void lf_pstore_spread(lf_pstore *ps, int i, bool owner, int64_t at);
+/* Bytes of the gradients that both have of tied tensors; 0: there is none, or it is frozen. */
 size_t lf_pstore_tied_bytes(const lf_pstore *ps);
 
 /* What this rank writes of a kind of tensor i where the ranks of all axes write one file together:

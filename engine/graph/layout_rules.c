@@ -170,11 +170,14 @@ static int norm_dots(const struct node *v, int out)
     return out == 0 ? over_columns(v, x) : over_rows(x);
 }
 
-/* Positions alone are added to a stream that has rows where the layout divides them. */
+/* Positions alone are added to a stream that has rows where the layout divides them. A table of
+ * numbers by distance has a column for each head, and a rank those of its heads. */
 static int embedding(const struct node *v)
 {
-    const int wte = at(v, EMBED_WTE), token = at(v, EMBED_TOKEN);
-    if (at(v, EMBED_WPE) > LF_PL_SAME)
+    const int wte = at(v, EMBED_WTE), wpe = at(v, EMBED_WPE), token = at(v, EMBED_TOKEN);
+    if (wpe == LF_PL_COLS)
+        return wte == NONE && token == LF_PL_SAME ? wpe : BAD;
+    if (wpe > LF_PL_SAME)
         return BAD;
     if (wte == NONE && v->axis == LF_AXIS_TENSOR && v->g->ps->layout.sequence)
         return LF_PL_ROWS;
@@ -189,6 +192,8 @@ static int embedding_bwd(const struct node *v, int out)
     const struct lf_tensor *t = &v->g->t[v->n->out[out]];
     const int dy = at(v, EMBB_DY);
     const bool divided = v->axis == LF_AXIS_TENSOR && v->g->ps->g[t->group].place == LF_PL_ROWS;
+    if (dy == LF_PL_COLS) /* a matrix, whose columns are those of dy */
+        return dy;
     return !divided ? over_rows(dy) : dy == LF_PL_SAME ? LF_PL_ROWS : BAD;
 }
 
@@ -244,14 +249,23 @@ static int moe_colsum(const struct node *v)
     return dy == LF_PL_ROWS ? LF_PL_PARTIAL : dy;
 }
 
+/* What is added to scores by distance: whole where ranks have documents of their own, and else the
+ * columns of the heads that are here. */
+static bool bias_fits(const struct node *v, int x)
+{
+    const int bias = at(v, ATTN_BIAS);
+    return bias == NONE ||
+           (v->axis == LF_AXIS_TENSOR && x == LF_PL_COLS ? bias == LF_PL_COLS
+                                                         : bias == LF_PL_SAME && of_batches(v));
+}
+
 /* Documents are whole on an axis of data; rows of one may not be spread. Sinks go with heads, but
  * on the context axis every rank has all of them, and reads its own. */
 static int attention(const struct node *v)
 {
     const int x = both(at(v, ATTN_Q), both(at(v, ATTN_K), at(v, ATTN_V)));
-    const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x),
-               bias = at(v, ATTN_BIAS) == NONE || (at(v, ATTN_BIAS) == LF_PL_SAME && of_batches(v));
-    return !sinks || !bias || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
+    const bool sinks = v->axis == LF_AXIS_CONTEXT || of_columns(v, ATTN_SINKS, x);
+    return !sinks || !bias_fits(v, x) || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
 }
 
 /* Of a rank's queries over keys of all ranks, or of some heads of the queries of several. */
@@ -266,7 +280,9 @@ static int attention_bwd(const struct node *v, int out)
 {
     const int dx =
         backward(at(v, ATTNB_DO), both(at(v, ATTNB_Q), both(at(v, ATTNB_K), at(v, ATTNB_V))));
-    return out == ATTNB_DBIAS ? over_rows(dx) : dx;
+    if (out == ATTNB_DBIAS) /* [distances, heads] */
+        return dx == LF_PL_COLS ? dx : over_rows(dx);
+    return dx;
 }
 
 static int head(const struct node *v)

@@ -589,6 +589,8 @@ struct lf_param {
     int64_t n;      /* elements of the box */
     bool tied;      /* another rank of the pipeline axis has it, too */
     bool lent;      /* and owns it */
+    /* several have it, and this is its place among all such tensors, in elements; -1: not so */
+    int64_t spread_at;
 };
 struct lf_padapter {
     int32_t group;
@@ -602,7 +604,8 @@ struct lf_back;
 struct lf_pstore {
     lf_arena *arena;
     struct lf_layout layout;
-    bool part; /* of a model */
+    bool part;      /* of a model */
+    int64_t spread; /* elements of all tensors that several pipeline stages have, on any rank */
     struct lf_param *p;
     size_t n_p, cap_p;
     int32_t *slot; /* [n_slots] by name */

@@ -251,6 +251,7 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     p->group = gi;
     p->n = mine.rows * mine.cols;
     p->offset = g->rows * g->cols - p->n;
+    p->spread_at = -1;
     ps->slot[slot_of(ps, p->d.name)] = (int32_t)ps->n_p + 1;
     return (int)ps->n_p++;
 }

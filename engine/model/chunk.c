@@ -5,17 +5,13 @@
 
 struct lf_decoder_chunk lf_dec_whole(const lf_model_config *c)
 {
-    return (struct lf_decoder_chunk){.begin = 0, .end = c->layers, .first = true, .last = true};
+    return (struct lf_decoder_chunk){
+        .begin = 0, .end = lf_model_depth(c), .first = true, .last = true};
 }
 
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err)
 {
     const bool whole = k->first && k->last;
-    if (!whole && lf_model_is_seq2seq(c))
-        return lf_fail(err, LF_ENOTSUP,
-                       "[model] encoder_layers: all layers of the decoder read what the encoder "
-                       "gives, so they do not divide among stages of a pipeline; take pipeline = "
-                       "1");
     if (!whole && c->altup_streams)
         return lf_fail(err, LF_ENOTSUP,
                        "[model] altup_streams: several streams do not go from one stage of a "
@@ -26,14 +22,15 @@ int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *
             "[model] %s: layers of this model read what stands before the first ones, so "
             "they do not divide among stages of a pipeline; take pipeline = 1",
             c->per_layer_dim ? "per_layer_dim" : "kv_shared_layers");
-    const bool inside = k->begin >= 0 && k->begin <= k->end && k->end <= c->layers;
-    if (inside && (!k->first || k->begin == 0) && (!k->last || k->end == c->layers))
+    const int64_t layers = lf_model_depth(c);
+    const bool inside = k->begin >= 0 && k->begin <= k->end && k->end <= layers;
+    if (inside && (!k->first || k->begin == 0) && (!k->last || k->end == layers))
         return 0;
     return lf_fail(err, LF_EINVAL,
                    "chunk of layers [%lld, %lld)%s%s: the model has %lld layers, the first chunk "
                    "begins with layer 0 and the last one ends with layer %lld",
                    (long long)k->begin, (long long)k->end, k->first ? ", first" : "",
-                   k->last ? ", last" : "", (long long)c->layers, (long long)c->layers - 1);
+                   k->last ? ", last" : "", (long long)layers, (long long)layers - 1);
 }
 
 /* Heads of mtp_layers stand in the last chunk. */
@@ -73,6 +70,8 @@ void lf_dec_chunk_total(struct lf_dec_build *b)
 void lf_dec_chunk_out(struct lf_dec_build *b, lf_val x)
 {
     lf_cut_out(b->g, x, "x", b->differentiated ? "dx" : NULL);
+    if (lf_dec_source_crosses(b->c, b->chunk.end))
+        lf_cut_out(b->g, b->source, "source", b->differentiated ? "dsource" : NULL);
     if (b->train && lf_dec_load_crosses(b, b->chunk.end))
         lf_cut_out_sums(b->g, b->load, "load");
 }

@@ -67,7 +67,7 @@ enum lf_model_scan_gate { LF_SCAN_UNGATED = 0, LF_SCAN_SILU, LF_SCAN_SIGMOID };
 enum lf_model_scan_norm { LF_SCAN_NO_NORM = 0, LF_SCAN_NORM_FIRST, LF_SCAN_GATE_FIRST };
 /* The columns of scan_scales: gate, values, keys, queries, steps. */
 enum { LF_SCALE_Z = 0, LF_SCALE_V, LF_SCALE_K, LF_SCALE_Q, LF_SCALE_A, LF_SCAN_SCALES };
-enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
+enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED, LF_MINIT_T5 };
 enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE, LF_OUTPUT_LABELS };
 /* What a label is of; which token of a text its labels are read at; what is between. */
 enum lf_model_labels_of { LF_LABELS_OF_TEXT = 0, LF_LABELS_OF_TOKEN, LF_LABELS_OF_SPAN };
@@ -450,8 +450,10 @@ typedef struct lf_model_config {
     double capacity_factor;
 
     double init_std;
-    /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2
-     * layers) */
+    /* enum lf_model_init: the standard deviation of matrices is init_std; residual_scaled divides
+     * that of attn.o and mlp.down by sqrt(2 layers); t5 has init_std for embedding and head,
+     * init_std / sqrt(n) for others of n columns (hidden for tables by distance), and for those of
+     * queries init_std / sqrt(n head_dim) (transformers, T5: initializer_factor) */
     int init;
     /* enum lf_model_score_init: standard deviation of score.weight [1, E] at first: 1/sqrt(E + 1)
      * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),
@@ -528,6 +530,8 @@ enum lf_model_beside { LF_BESIDE_NOTHING = 0, LF_BESIDE_RESTORING, LF_BESIDE_CLA
 lf_model_config lf_model_encoder_of(const lf_model_config *c, enum lf_model_beside beside);
 /* Is it an encoder-decoder, with encoder_layers? */
 bool lf_model_is_seq2seq(const lf_model_config *c);
+/* Layers as a pipeline counts them: those of the encoder of an encoder-decoder, then all others. */
+int64_t lf_model_depth(const lf_model_config *c);
 /* The description of the layers of its encoder, as an encoder of texts (mask = both). */
 lf_model_config lf_model_source_of(const lf_model_config *c);
 /* The bucket of a key that is `far` behind the query (before it: far < 0), of position = relative.

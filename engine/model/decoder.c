@@ -167,14 +167,14 @@ lf_val lf_dec_bottom(struct lf_dec_build *b)
 static lf_val trunk(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
+    const struct lf_dec_span own = lf_dec_span(c, &b->chunk, false);
     lf_val x = b->chunk.first ? lf_dec_bottom(b) : lf_dec_chunk_in(b);
-    if (c->position == LF_POS_RELATIVE && !c->relative_each_layer)
-        b->relative = lf_dec_relative(b, LF_DEC_OUTSIDE);
+    b->relative = lf_dec_shared_relative(b, own);
     if (c->per_layer_dim)
         b->per_layer = lf_dec_per_layer(b, x);
     if (c->altup_streams)
         x = lf_dec_altup_in(b, x);
-    for (int64_t l = b->chunk.begin; l < b->chunk.end; l++) {
+    for (int64_t l = own.begin; l < own.end; l++) {
         lf_block_begin(b->g, (int)l);
         x = lf_dec_deep(b, lf_dec_block(b, x, l), l);
         lf_block_end(b->g);
@@ -296,10 +296,14 @@ static int check_source(const lf_model_config *c, int64_t source_rows, lf_err *e
 static void read_source(struct lf_dec_build *b, const struct lf_decoder_rows *r)
 {
     const struct lf_dec_source s = {r->source_rows, r->max_source, r->n_docs};
+    if (!lf_decoder_reads_source(b->c, &b->chunk))
+        return;
     struct lf_dec_build e = lf_dec_source(b, &s);
     b->source_cu = e.cu_seqlens;
     b->max_source = e.max_doc;
-    b->memory = lf_dec_encode(&e);
+    b->source = lf_dec_encode(&e);
+    if (lf_decoder_has_layers(b->c, &b->chunk, false))
+        b->memory = lf_tp_enter(b->g, b->source);
 }
 
 static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *name,

@@ -114,15 +114,21 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
  *
  *     x [R, C]           forward, compute type: the stream behind the layers so far
  *     dx [R, C]          backward, compute type: the gradient of the whole loss by x
+ *     source [S, C]      forward, compute type, of encoder-decoders: the encoder's stream behind
+ *                        the layers so far, or, behind the encoder, what it gave
+ *     dsource [S, C]     backward, compute type: the gradient of the whole loss by it
  *     load [2, E]        forward, f32: the balance of experts over the layers so far
  *     load_total [2, E]  backward, f32: that over all layers of the model
  *
  * The last two are there where a training graph has experts on both sides of the cut, load_total
- * only with router_aux > 0. tokens, types and noise are inputs of the first chunk, targets of the
- * last one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk: no layer of
- * any family reads the embedding but through x. */
+ * only with router_aux > 0. Of encoder-decoders the encoder's layers come first. Both embeddings
+ * are in the first chunk, so that what the decoder reads goes through those of the encoder, and
+ * source is there up to the last layer. tokens, types and noise are inputs of the first chunk,
+ * targets of the last one, and all others (positions, cu_seqlens, prefix, runs ...) of every chunk:
+ * no layer of any family reads the embedding but through x. source_tokens and source_positions are
+ * inputs of the first chunk. */
 struct lf_decoder_chunk {
-    int64_t begin, end; /* layers [begin, end); there may be none */
+    int64_t begin, end; /* layers [begin, end), as lf_model_depth counts; there may be none */
     bool first;         /* it has all that is before the layers: embedding, its norm and dropout */
     bool last;          /* it has all that is behind them: final norm, head and loss */
     /* Nothing is trained in chunks before it: dx and load_total go no further. */
@@ -143,6 +149,21 @@ struct lf_decoder_tied {
     int owner, other; /* numbers of chunks */
 };
 enum { LF_DECODER_TIED = 1 }; /* the most that a model has */
+/* Are rows of sources inputs of a chunk? Of encoder-decoders: of the first, and of all with layers
+ * of their own or behind them. */
+bool lf_decoder_reads_source(const lf_model_config *c, const struct lf_decoder_chunk *k);
+/* A small tensor that every chunk holds which has layers of its stack: with position = relative,
+ * where all layers of a stack share one table. The gradient is the sum of those of all chunks. */
+struct lf_decoder_spread {
+    const char *name;
+    int64_t elements;
+    bool source; /* of the encoder, else of the decoder */
+};
+enum { LF_DECODER_SPREAD = 2 }; /* the most that a model has */
+/* Writes them; returns how many. */
+int lf_decoder_spread(const lf_model_config *c, struct lf_decoder_spread out[LF_DECODER_SPREAD]);
+/* Has a chunk layers of the encoder (source), or of the decoder? */
+bool lf_decoder_has_layers(const lf_model_config *c, const struct lf_decoder_chunk *k, bool source);
 /* Writes the tensors that different chunks of a cut model hold; returns how many. */
 int lf_decoder_tied(const lf_decoder *d, const struct lf_decoder_chunk *chunks, int n,
                     struct lf_decoder_tied out[LF_DECODER_TIED]);

@@ -84,9 +84,10 @@ struct lf_dec_build {
     lf_val cu_seqlens;
     int64_t max_doc, rows;
     /* of encoder-decoders: which stack's tensors are meant, "" or "encoder."; what is added to
-     * scores, where all layers of the stack share it; what the encoder gave, and its documents */
+     * scores, where all layers of the stack share it; the encoder's stream, or what it gave, as the
+     * next chunk takes it, and as layers of the decoder read it; its documents */
     const char *stack;
-    lf_val relative, memory, source_cu;
+    lf_val relative, source, memory, source_cu;
     int64_t max_source;
     lf_val source_last, source_table; /* over the cache */
     /* over the cache */
@@ -98,12 +99,25 @@ struct lf_dec_build {
 lf_val lf_dec_bottom(struct lf_dec_build *b);
 /* Values of position = relative by distance: of layer l, or of all layers of the stack. */
 lf_val lf_dec_relative(struct lf_dec_build *b, int64_t l);
+/* Layers [begin, end) of one of two stacks. */
+struct lf_dec_span {
+    int64_t begin, end;
+};
+/* Those that a chunk has of the encoder (source) or of the decoder. */
+struct lf_dec_span lf_dec_span(const lf_model_config *c, const struct lf_decoder_chunk *k,
+                               bool source);
+/* lf_dec_relative where these layers share one table; else LF_NONE. */
+lf_val lf_dec_shared_relative(struct lf_dec_build *b, struct lf_dec_span own);
+/* Has a chunk what stands between both stacks, the encoder's last norm? */
+bool lf_dec_ends_source(const lf_model_config *c, const struct lf_decoder_chunk *k);
+/* Does the encoder's stream, or what it gave, go through a cut before layer `cut`? */
+bool lf_dec_source_crosses(const lf_model_config *c, int64_t cut);
 /* Rows of the source axis of a graph; max_doc as of lf_decoder_rows. */
 struct lf_dec_source {
     int64_t rows, max_doc, n_docs;
 };
 /* The builder of the encoder in the graph of b, with its inputs; what the encoder gives, [rows,
- * C]. */
+ * C], or its stream behind the layers so far. */
 struct lf_dec_build lf_dec_source(const struct lf_dec_build *b, const struct lf_dec_source *s);
 lf_val lf_dec_encode(struct lf_dec_build *e);
 /* Attention of layer l of the decoder to what the encoder gave: [R, C]. */

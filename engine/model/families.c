@@ -648,7 +648,7 @@ static const char *const modernbert[] = {"norm=layer",
 #define T5                                                                                         \
     "norm=rms", "norm_bias=no", "norm_eps=1e-6", "position=relative", "relative_buckets=32",       \
         "relative_distance=128", "attn_scale=1", "qkv_bias=no", "out_bias=no", "mlp_bias=no",      \
-        "head_bias=no", "init=normal", "init_std=0.02", "decoder_start=0"
+        "head_bias=no", "init=t5", "init_std=1", "decoder_start=0"
 static const char *const t5[] = {
     T5, "mlp=plain", "activation=relu", "tied_head=yes", LF_MODEL_HEAD_SCALED, NULL};
 static const char *const t5_v11[] = {T5, "mlp=glu", "activation=gelu_tanh", "tied_head=no", NULL};

@@ -100,29 +100,67 @@ struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstor
     return f;
 }
 
-static void add_layers(double *flops, const lf_model_config *c, const lf_pstore *ps, int64_t more)
+/* Where a tensor stands as a pipeline counts layers. */
+static int64_t depth_of(const lf_model_config *c, const char *name)
+{
+    static const char encoder[] = "encoder.layers.";
+    if (strncmp(name, encoder, sizeof encoder - 1) == 0)
+        return strtoll(name + sizeof encoder - 1, NULL, 10);
+    const int64_t at = is_table(name) ? c->layers : place_of(c, name);
+    return at < 0 ? at : c->encoder_layers + (at < c->layers ? at : c->layers);
+}
+
+/* Rows that a tensor multiplies for a token of the target. */
+static double rows_of(const char *name, struct lf_model_lengths of)
+{
+    const bool source =
+        strncmp(name, "encoder.", 8) == 0 || strstr(name, ".cross.k.") || strstr(name, ".cross.v.");
+    return source ? (double)of.source / (double)of.target : 1;
+}
+
+static void add_layers(double *flops, const lf_model_config *c, const lf_pstore *ps, int64_t more,
+                       struct lf_model_lengths of)
 {
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        const int64_t at = is_table(d->name) ? c->layers : place_of(c, d->name);
+        const int64_t at = depth_of(c, d->name);
         if (at >= 0)
-            flops[at < c->layers ? at : c->layers] += 6.0 * multiplying(c, d) * times(c, d, more);
+            flops[at] += 6.0 * multiplying(c, d) * times(c, d, more) * rows_of(d->name, of);
     }
 }
 
-int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, bool mtp,
-                         lf_err *err)
+/* Work of attention in layer l of a stack that sees so many tokens. */
+static double layer_work(const lf_model_config *c, int64_t length, bool causal, int64_t l)
+{
+    return lf_model_attention_work(c, length, causal, l) -
+           lf_model_attention_work(c, length, causal, l + 1);
+}
+
+static void add_attention(double *flops, const lf_model_config *c, struct lf_model_lengths of)
+{
+    const lf_model_config e = lf_model_source_of(c);
+    lf_model_config d = *c;
+    d.encoder_layers = 0; /* its own attention; that to the source is added to it */
+    const double cross =
+        lf_model_is_seq2seq(c) ? (double)(c->heads * c->head_dim) * (double)of.source : 0;
+    for (int64_t l = 0; l < c->encoder_layers; l++)
+        flops[l] +=
+            12.0 * layer_work(&e, of.source, false, l) * (double)of.source / (double)of.target;
+    for (int64_t l = 0; l < c->layers; l++)
+        flops[c->encoder_layers + l] += 12.0 * (layer_work(&d, of.target, true, l) + cross);
+}
+
+int lf_model_layer_flops(double *flops, const lf_model_config *c, struct lf_model_lengths of,
+                         bool mtp, lf_err *err)
 {
     const int64_t more = mtp ? c->mtp_layers : 0;
-    lf_decoder *dec = lf_decoder_create(c, seq_length, err);
+    lf_decoder *dec = lf_decoder_create(c, of.target, err);
     lf_pstore *ps = dec ? lf_pstore_create(err) : NULL;
     int rc = ps ? lf_decoder_declare(dec, ps, err) : err ? err->rc : LF_ENOMEM;
     if (rc == 0) {
-        add_layers(flops, c, ps, more);
-        flops[c->layers] += 12.0 * more_work(c, more, seq_length, true);
-        for (int64_t l = 0; l < c->layers; l++)
-            flops[l] += 12.0 * (lf_model_attention_work(c, seq_length, true, l) -
-                                lf_model_attention_work(c, seq_length, true, l + 1));
+        add_layers(flops, c, ps, more, of);
+        flops[lf_model_depth(c)] += 12.0 * more_work(c, more, of.target, true);
+        add_attention(flops, c, of);
     }
     lf_pstore_destroy(ps);
     lf_decoder_destroy(dec);

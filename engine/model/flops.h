@@ -39,10 +39,15 @@ struct lf_train_flops {
     int64_t more;    /* heads of mtp_layers that run */
 };
 
+/* Tokens of a sequence, and of its source: 0 but for encoder-decoders. */
+struct lf_model_lengths {
+    int64_t target, source;
+};
 /* FLOPs of a token in training, of each layer and behind them of the head, with heads of mtp_layers
- * where `mtp`: flops has c->layers + 1 places. Everything is trained, attention is causal. */
-int lf_model_layer_flops(double *flops, const lf_model_config *c, int64_t seq_length, bool mtp,
-                         lf_err *err);
+ * where `mtp`: flops has lf_model_depth(c) + 1 places. Everything is trained, attention is causal,
+ * but in an encoder. What rows of sources take is that of a sequence by its target's tokens. */
+int lf_model_layer_flops(double *flops, const lf_model_config *c, struct lf_model_lengths of,
+                         bool mtp, lf_err *err);
 
 /* ps holds the tensors of c, with their adapters. */
 struct lf_train_flops lf_train_flops_of(const lf_model_config *c, const lf_pstore *ps);

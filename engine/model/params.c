@@ -20,22 +20,45 @@ struct table {
     int rc;
 };
 
-enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS, PLAIN_SCALE, TAPS, DECAY, STEP, GIVEN };
+enum kind {
+    MATRIX,
+    EMBEDDING, /* of tokens, and the head */
+    QUERY,
+    DISTANCES, /* a row is looked up by distance, a column is of a head */
+    RESIDUAL_OUT,
+    SCALE,
+    BIAS,
+    PLAIN_SCALE,
+    TAPS,
+    DECAY,
+    STEP,
+    GIVEN
+};
+
+/* The spread of the first values of a matrix. */
+static double spread_of(const lf_model_config *c, enum kind kind, const struct lf_param_desc *d)
+{
+    if (c->init == LF_MINIT_RESIDUAL_SCALED && kind == RESIDUAL_OUT)
+        return c->init_std / sqrt(2.0 * (double)c->layers);
+    if (c->init != LF_MINIT_T5 || kind == EMBEDDING)
+        return c->init_std;
+    const int64_t in = kind == DISTANCES ? c->hidden : d->dims[d->ndim - 1];
+    return c->init_std / sqrt((double)in * (kind == QUERY ? (double)c->head_dim : 1));
+}
 
 /* Initial value and decay by kind. */
 static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
 {
     if (t->rc)
         return;
-    double std = t->c->init_std;
     switch (kind) {
-    case RESIDUAL_OUT:
-        if (t->c->init == LF_MINIT_RESIDUAL_SCALED)
-            std /= sqrt(2.0 * (double)t->c->layers);
-        /* fall through */
     case MATRIX:
+    case EMBEDDING:
+    case QUERY:
+    case DISTANCES:
+    case RESIDUAL_OUT:
         d->init = LF_INIT_NORMAL;
-        d->init_std = (float)std;
+        d->init_std = (float)spread_of(t->c, kind, d);
         d->decay = true;
         break;
     case SCALE:
@@ -201,12 +224,13 @@ static void add_relative(struct table *t, int64_t l)
 {
     const lf_model_config *c = t->c;
     const struct shape table = matrix(c->relative_buckets, c->heads);
+    const struct cut heads = {LF_SHARD_COLS, c->heads, false};
     if (c->position != LF_POS_RELATIVE || c->relative_each_layer != (l != LF_DEC_OUTSIDE))
         return;
     if (l == LF_DEC_OUTSIDE)
-        add(t, NULL, MATRIX, WHOLE, table, "relative.weight");
+        add(t, NULL, DISTANCES, heads, table, "relative.weight");
     else
-        add(t, NULL, MATRIX, WHOLE, table, "layers.%lld.attn.relative.weight", (long long)l);
+        add(t, NULL, DISTANCES, heads, table, "layers.%lld.attn.relative.weight", (long long)l);
 }
 
 /* Attention of a decoder's layer to what the encoder gave. */
@@ -220,7 +244,7 @@ static void add_cross(struct table *t, int64_t l)
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.cross.kv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.cross.kv.bias", n);
-    add(t, NULL, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.cross.q.weight", n);
+    add(t, NULL, QUERY, heads, matrix(q, c->hidden), "layers.%lld.cross.q.weight", n);
     if (c->qkv_bias)
         add(t, NULL, BIAS, heads, vector(q), "layers.%lld.cross.q.bias", n);
     add(t, w, MATRIX, heads, matrix(q, c->hidden), "layers.%lld.cross.k.weight", n);
@@ -245,7 +269,7 @@ static void add_attention(struct table *t, int64_t l)
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
-    add(t, w, MATRIX, queries, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
+    add(t, w, QUERY, queries, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
     const bool own = lf_model_layer_keys(c, l) == l,
                values = own && lf_model_layer_has_values(c, l);
     if (own)
@@ -665,7 +689,8 @@ static void add_head(struct table *t)
     const lf_model_config *c = t->c;
     add_transform(t);
     if (!c->tied_head)
-        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "head.weight");
+        add(t, NULL, EMBEDDING, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)),
+            "head.weight");
     t->frozen = lf_model_is_seq2seq(c); /* BART's is given, and trained by nobody */
     if (c->head_bias)
         add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
@@ -680,11 +705,13 @@ struct held {
     int n;
 };
 
-static bool holds_layer(const struct held *h, int64_t l)
+/* Some of layers [from, to), as chunks count. */
+static bool holds_some(const struct held *h, int64_t from, int64_t to)
 {
     bool yes = false;
     for (int i = 0; i < h->n; i++)
-        yes = yes || (l >= h->chunk[i].begin && l < h->chunk[i].end);
+        yes = yes || (h->chunk[i].begin < to && h->chunk[i].end > from &&
+                      h->chunk[i].begin < h->chunk[i].end);
     return yes;
 }
 
@@ -700,19 +727,25 @@ static void add_below(struct table *t)
         add(t, NULL, MATRIX, WHOLE, matrix(c->token_types, width), "type_embed.weight");
     if (c->embed_norm)
         add_wide_norm(t, "embed_norm", width);
-    add_relative(t, LF_DEC_OUTSIDE);
 }
 
 /* The encoder of an encoder-decoder, whose embedding is the decoder's. */
-static void add_source(struct table *t, const lf_model_config *source)
+static void add_source(struct table *t, const lf_model_config *source, const struct held *h)
 {
     const struct table whole = *t;
+    bool ends = false;
     t->c = source;
     t->stack = "encoder.";
-    add_below(t);
+    if (h->first)
+        add_below(t);
+    if (holds_some(h, 0, source->layers))
+        add_relative(t, LF_DEC_OUTSIDE);
     for (int64_t l = 0; l < source->layers; l++)
-        add_layer(t, l);
-    if (source->final_norm)
+        if (holds_some(h, l, l + 1))
+            add_layer(t, l);
+    for (int i = 0; i < h->n; i++)
+        ends = ends || lf_dec_ends_source(whole.c, &h->chunk[i]);
+    if (source->final_norm && ends)
         add_norm(t, "final_norm");
     t->c = whole.c;
     t->stack = whole.stack;
@@ -732,7 +765,8 @@ static void add_bottom(struct table *t, const struct held *h)
     const lf_model_config *c = t->c;
     const bool tied = (c->tied_head && c->output == LF_OUTPUT_TOKENS) || h->mtp;
     if (h->first || (h->last && tied))
-        add(t, NULL, MATRIX, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
+        add(t, NULL, EMBEDDING, VOCABULARY, matrix(c->vocab, lf_model_embed_width(c)),
+            "embed.weight");
     if (c->embed_dim && h->first)
         add(t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
     if (c->embed_narrow && h->first)
@@ -741,6 +775,8 @@ static void add_bottom(struct table *t, const struct held *h)
         add(t, NULL, MATRIX, WHOLE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
     if (h->first)
         add_below(t);
+    if (holds_some(h, c->encoder_layers, lf_model_depth(c)))
+        add_relative(t, LF_DEC_OUTSIDE);
     if (c->per_layer_dim && h->first) {
         const int64_t all = c->layers * c->per_layer_dim,
                       rows = c->per_layer_vocab ? c->per_layer_vocab : c->vocab;
@@ -784,6 +820,8 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                   lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
                   false},
                  {"ffn", lf_model_has_dense(c) ? c->ffn : 0, false},
+                 {"encoder_heads", c->encoder_heads, false},
+                 {"encoder_ffn", c->encoder_ffn, false},
                  {"kv_shared_ffn", c->kv_shared_ffn, false},
                  {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
                  {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
@@ -831,16 +869,14 @@ int64_t lf_decoder_reach(const lf_model_config *c)
     return most;
 }
 
-/* What encoder-decoders are not divided by yet. */
+/* What encoder-decoders are not divided by. */
 static int check_two_stacks(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {
-    const char *by = of->tensor > 1 ? "tensor" : of->context > 1 ? "context" : NULL;
-    return !lf_model_is_seq2seq(c) || !by
+    return !lf_model_is_seq2seq(c) || of->context <= 1
                ? 0
                : lf_fail(err, LF_ENOTSUP,
-                         "[model] encoder_layers: encoder-decoders run on one rank or on ranks of "
-                         "data; take %s = 1",
-                         by);
+                         "[model] encoder_layers: the rows of sources are not divided; take "
+                         "context = 1");
 }
 
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
@@ -923,9 +959,9 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
         t.rc = lf_dec_declare_sight(d, ps, err);
     add_bottom(&t, &h);
     if (t.rc == 0 && lf_model_is_seq2seq(c))
-        add_source(&t, &d->source);
+        add_source(&t, &d->source, &h);
     for (int64_t l = 0; l < c->layers; l++)
-        if (holds_layer(&h, l))
+        if (holds_some(&h, c->encoder_layers + l, c->encoder_layers + l + 1))
             add_layer(&t, l);
     if (h.last)
         add_top(&t);

@@ -17,6 +17,11 @@ bool lf_model_is_seq2seq(const lf_model_config *c)
     return c->encoder_layers > 0;
 }
 
+int64_t lf_model_depth(const lf_model_config *c)
+{
+    return c->encoder_layers + c->layers;
+}
+
 lf_model_config lf_model_source_of(const lf_model_config *c)
 {
     lf_model_config e = *c;
@@ -213,6 +218,60 @@ lf_val lf_dec_relative(struct lf_dec_build *b, int64_t l)
     return bias;
 }
 
+lf_val lf_dec_shared_relative(struct lf_dec_build *b, struct lf_dec_span own)
+{
+    return b->c->position == LF_POS_RELATIVE && !b->c->relative_each_layer && own.begin < own.end
+               ? lf_dec_relative(b, LF_DEC_OUTSIDE)
+               : LF_NONE;
+}
+
+/* ---- chunks ---- */
+
+static int64_t clamped(int64_t l, int64_t n)
+{
+    return l < 0 ? 0 : l < n ? l : n;
+}
+
+struct lf_dec_span lf_dec_span(const lf_model_config *c, const struct lf_decoder_chunk *k,
+                               bool source)
+{
+    const int64_t first = source ? 0 : c->encoder_layers,
+                  n = source ? c->encoder_layers : c->layers;
+    return (struct lf_dec_span){clamped(k->begin - first, n), clamped(k->end - first, n)};
+}
+
+bool lf_decoder_has_layers(const lf_model_config *c, const struct lf_decoder_chunk *k, bool source)
+{
+    const struct lf_dec_span own = lf_dec_span(c, k, source);
+    return own.begin < own.end;
+}
+
+bool lf_decoder_reads_source(const lf_model_config *c, const struct lf_decoder_chunk *k)
+{
+    return k->first || lf_dec_source_crosses(c, k->begin);
+}
+
+int lf_decoder_spread(const lf_model_config *c, struct lf_decoder_spread out[LF_DECODER_SPREAD])
+{
+    if (c->position != LF_POS_RELATIVE || c->relative_each_layer)
+        return 0;
+    const lf_model_config e = lf_model_source_of(c);
+    out[0] =
+        (struct lf_decoder_spread){"encoder.relative.weight", c->relative_buckets * e.heads, true};
+    out[1] = (struct lf_decoder_spread){"relative.weight", c->relative_buckets * c->heads, false};
+    return 2;
+}
+
+bool lf_dec_ends_source(const lf_model_config *c, const struct lf_decoder_chunk *k)
+{
+    return k->begin <= c->encoder_layers && c->encoder_layers < k->end;
+}
+
+bool lf_dec_source_crosses(const lf_model_config *c, int64_t cut)
+{
+    return lf_model_is_seq2seq(c) && cut < lf_model_depth(c);
+}
+
 /* ---- the encoder ---- */
 
 /* Blocks of a graph have numbers; a decoder's layers take those from 0 on, encoders of pictures
@@ -229,8 +288,10 @@ struct lf_dec_build lf_dec_source(const struct lf_dec_build *b, const struct lf_
     e.noise = false;
     e.paged = NULL;
     e.media = NULL;
-    e.tokens = lf_input(b->g, "source_tokens", LF_I32, s->rows, 1);
-    e.positions = lf_input(b->g, "source_positions", LF_I32, s->rows, 1);
+    if (e.chunk.first) {
+        e.tokens = lf_input(b->g, "source_tokens", LF_I32, s->rows, 1);
+        e.positions = lf_input(b->g, "source_positions", LF_I32, s->rows, 1);
+    }
     e.samples = b->dropout ? lf_input(b->g, "source_samples", LF_I64, s->rows, 1) : LF_NONE;
     e.offsets = b->dropout ? lf_input(b->g, "source_offsets", LF_I32, s->rows, 1) : LF_NONE;
     e.cu_seqlens = lf_input(b->g, "source_cu_seqlens", LF_I32, s->n_docs + 1, 1);
@@ -239,23 +300,30 @@ struct lf_dec_build lf_dec_source(const struct lf_dec_build *b, const struct lf_
 
 lf_val lf_dec_encode(struct lf_dec_build *e)
 {
-    lf_val x = lf_dec_bottom(e);
-    if (e->c->position == LF_POS_RELATIVE && !e->c->relative_each_layer)
-        e->relative = lf_dec_relative(e, LF_DEC_OUTSIDE);
-    for (int64_t l = 0; l < e->c->layers; l++) {
+    const lf_model_config *c = &e->d->c;
+    const struct lf_dec_span own = lf_dec_span(c, &e->chunk, true);
+    const bool gradient = e->differentiated && !e->chunk.frozen_before;
+    lf_val x = e->chunk.first
+                   ? lf_dec_bottom(e)
+                   : lf_cut_in(e->g, "source", e->rows, c->hidden, gradient ? "dsource" : NULL);
+    e->relative = lf_dec_shared_relative(e, own);
+    for (int64_t l = own.begin; l < own.end; l++) {
         lf_block_begin(e->g, FIRST_BLOCK + (int)l);
         x = lf_dec_block(e, x, l);
         lf_block_end(e->g);
     }
-    return e->c->final_norm ? lf_dec_norm(e, x, "final_norm", LF_DEC_OUTSIDE) : x;
+    return lf_dec_ends_source(c, &e->chunk) && e->c->final_norm
+               ? lf_dec_norm(e, x, "final_norm", LF_DEC_OUTSIDE)
+               : x;
 }
 
 /* ---- attention to it ---- */
 
-/* Of the source: keys and values of decoder layer l, side by side. */
+/* Of the source: keys and values of decoder layer l, side by side. memory has entered: all layers
+ * read the same copy, so that its gradient is summed over ranks once. */
 static lf_val source_heads(struct lf_dec_build *b, lf_val memory, int64_t l)
 {
-    return lf_dec_linear(b, lf_tp_enter(b->g, memory), b->c->qkv_bias, "cross.kv", l);
+    return lf_dec_linear(b, memory, b->c->qkv_bias, "cross.kv", l);
 }
 
 /* The cache that has them, while texts are generated; pos: what a row sees up to. */
@@ -309,6 +377,7 @@ void lf_dec_keep_source(struct lf_dec_build *b, const struct lf_dec_build *e, lf
 {
     const int64_t width = b->c->heads * b->c->head_dim;
     const lf_val seq = lf_input(b->g, "source_seq", LF_I32, e->rows, 1);
+    memory = lf_tp_enter(b->g, memory);
     for (int64_t l = 0; l < b->c->layers; l++) {
         const lf_val kv = source_heads(b, memory, l);
         const struct lf_kv_cache cache = source_cache(b, seq, e->positions, l);

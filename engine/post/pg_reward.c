@@ -80,8 +80,10 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
     for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i]) {
             const uint64_t doc = r->doc[from + i];
-            texts[k++] = (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i),
-                                      lf_pg_sees(p, doc), doc};
+            texts[k++] = (lf_rm_text){.tokens = r->tokens + r->offsets[from + i],
+                                      .n = lf_rollout_len(r, from + i),
+                                      .sees = lf_pg_sees(p, doc),
+                                      .doc = doc};
         }
     if (rc == 0 && k)
         rc = lf_rm_score(p->reward_model, texts, k, score, lf_group_stop, err);

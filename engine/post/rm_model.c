@@ -102,7 +102,7 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
                                      .profile = o->profile,
                                      .label = o->label};
     *parts = (struct lf_loaded_parts){.user = r,
-                                      .scores = true,
+                                      .scores = !o->reading.answers,
                                       .classes = o->reading.labels,
                                       .chains = add_chain,
                                       .state = read_state};

@@ -125,6 +125,8 @@ int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
 struct block {
     int32_t *ids;
     size_t n_ids, cap_ids;
+    char *said; /* [n_ids]: lf_rm_text */
+    size_t cap_said;
     lf_rm_text *texts; /* tokens: NULL until all ids are there */
     size_t n_texts, cap_texts;
     float *score;
@@ -138,6 +140,7 @@ struct block {
 static void block_fini(struct block *b)
 {
     free(b->ids);
+    free(b->said);
     free(b->texts);
     free(b->score);
     free(b->pics);
@@ -145,12 +148,18 @@ static void block_fini(struct block *b)
     lf_buf_fini(&b->bytes);
 }
 
-static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
+static int add_text(struct block *b, const uint32_t *ids, const char *said, size_t n, lf_err *err)
 {
     int rc = lf_grow(&b->texts, &b->cap_texts, b->n_texts, sizeof *b->texts, err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        if (!(rc = lf_grow(&b->ids, &b->cap_ids, b->n_ids, sizeof *b->ids, err)))
-            b->ids[b->n_ids++] = (int32_t)ids[i];
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = lf_grow(&b->ids, &b->cap_ids, b->n_ids, sizeof *b->ids, err);
+        if (rc == 0)
+            rc = lf_grow(&b->said, &b->cap_said, b->n_ids, sizeof *b->said, err);
+        if (rc != 0)
+            break;
+        b->said[b->n_ids] = said[i];
+        b->ids[b->n_ids++] = (int32_t)ids[i];
+    }
     if (rc == 0)
         b->texts[b->n_texts++] = (lf_rm_text){.n = n};
     return rc;
@@ -239,6 +248,19 @@ static const char *too_many(const lf_rm_rows *r)
     return patches > r->o.patches || tiles > r->o.tiles ? "raise max_patches or max_tiles" : NULL;
 }
 
+/* Why a document has no log-probability of an answer, or NULL. */
+static const char *no_answer(const lf_rm_rows *r, const char *said, size_t n)
+{
+    const char *first = memchr(said, 1, n);
+    if (!first)
+        return "no answer";
+    if (first == said)
+        return "nothing stands before the answer";
+    return r->o.one_answer && memchr(first, 0, n - (size_t)(first - said))
+               ? "it goes on behind an answer, and an encoder-decoder says one"
+               : NULL;
+}
+
 static int refuse(lf_rm_rows *r, struct lf_rm_row *row, const char *what, const char *why,
                   lf_err *err)
 {
@@ -254,6 +276,7 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     uint64_t replaced = 0;
     const lf_corpus_record from = {.raw = row->text, .len = row->len, .form = row->form};
     const struct lf_rm_rows_media *m = r->o.media;
+    const char *why_not;
     if (!m && r->o.sees && row->pictures) {
         row->texts = 0;
         return refuse(r, row, "pictures", "give processor and max_patches", err);
@@ -276,12 +299,16 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
         return refuse(r, row, "broken", why.text, err);
     if (too_many(r))
         return refuse(r, row, "pictures", too_many(r), err);
-    if (d->kind == LF_ROW_PROMPT && r->o.gives == LF_RM_GIVES_SCORE)
+    const bool logprob = r->o.gives == LF_RM_GIVES_LOGPROB, one = r->o.gives == LF_RM_GIVES_SCORE;
+    if (d->kind == LF_ROW_PROMPT && (one || logprob))
         return refuse(r, row, "broken", "a prompt without an answer", err);
-    if (d->n_docs > 1 && r->o.gives != LF_RM_GIVES_SCORE)
+    if (d->n_docs > 1 && !one && !logprob)
         return refuse(r, row, "broken", "two answers, where one text is asked for", err);
+    for (size_t i = 0, at = 0; logprob && i < d->n_docs; at += d->len[i++])
+        if ((why_not = no_answer(r, d->mask.data + at, d->len[i])))
+            return refuse(r, row, "broken", why_not, err);
     for (size_t i = 0, at = 0; i < d->n_docs && rc == 0; at += d->len[i++])
-        if ((rc = add_text(b, d->ids.v + at, d->len[i], err)) == 0)
+        if ((rc = add_text(b, d->ids.v + at, d->mask.data + at, d->len[i], err)) == 0)
             rc = add_pictures(b, i, err);
     row->texts = d->n_docs;
     return rc;
@@ -327,6 +354,14 @@ static void add_told(const lf_rm_rows *r, const json_t *names, int64_t width, co
     }
 }
 
+static size_t count_said(const lf_rm_text *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        n += t->said[i] != 0;
+    return n;
+}
+
 static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm *rm,
                      const lf_rm_text *t, const float *x, int64_t width, lf_buf *out)
 {
@@ -348,6 +383,8 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
     } else {
         if (r->o.gives == LF_RM_GIVES_SCORE)
             add_score(r, out, "score", norm, x[0]);
+        else if (r->o.gives == LF_RM_GIVES_LOGPROB)
+            lf_buf_addf(out, ",\"logprob\":%.9g,\"answer\":%zu", (double)x[0], count_said(t));
         else
             add_told(r, lf_rm_label_names(rm), width, x, out);
         lf_buf_addf(out, ",\"tokens\":%zu", t[0].n);
@@ -379,8 +416,10 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
                  : 0;
     for (size_t i = first; i < first + n && rc == 0; i++)
         rc = encode(r, &r->rows[i], &b, err);
-    for (size_t t = 0, at = 0; t < b.n_texts && rc == 0; at += b.texts[t++].n)
+    for (size_t t = 0, at = 0; t < b.n_texts && rc == 0; at += b.texts[t++].n) {
         b.texts[t].tokens = b.ids + at;
+        b.texts[t].said = b.said + at;
+    }
     if (rc == 0 && !(b.score = lf_calloc((b.n_texts + 1) * (size_t)width, sizeof *b.score, err)))
         rc = LF_ENOMEM;
     if (rc == 0 && b.n_pics) {

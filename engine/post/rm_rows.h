@@ -10,6 +10,9 @@
  *         {"id":"a","labels":[-0.5,2.25],"class":1,"tokens":14}
  *         {"id":"a","labels":[-0.5,2.25],"class":1,"name":"dog","tokens":14}    where it has names
  *         {"id":"a","span":[3,5],"tokens":14}
+ *     a text with an answer, by a model that predicts tokens; answer: tokens of it. Preferences are
+ *     as above, with log-probabilities in the place of scores:
+ *         {"id":"a","logprob":-3.25,"answer":4,"tokens":14}
  *     a text, as a vector:
  *         {"id":"a","embedding":[0.125,-0.5],"tokens":14}
  *     a row that cannot be scored:
@@ -53,6 +56,7 @@ struct lf_rm_rows_opts {
     bool ids;             /* adds "token_ids": of a text, or of chosen and rejected */
     const struct lf_rm_rows_media *media; /* NULL: rows have no pictures */
     int64_t patches, tiles;               /* rows with more of them are not scored */
+    bool one_answer; /* the model is an encoder-decoder: what is said stands at the end of a row */
     /* the model sees: rows with pictures are not scored without media */
     bool sees;
     /* What the model gives: scores, labels, the tokens of an answer, or a vector */
@@ -60,7 +64,8 @@ struct lf_rm_rows_opts {
         LF_RM_GIVES_SCORE = 0,
         LF_RM_GIVES_LABELS,
         LF_RM_GIVES_SPAN,
-        LF_RM_GIVES_VECTOR
+        LF_RM_GIVES_VECTOR,
+        LF_RM_GIVES_LOGPROB
     } gives;
 };
 
@@ -84,7 +89,8 @@ int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, s
 
 /* Makes the results of a complete file of lines, which the caller owns:
  *     {"rows","errors",
- *      "scores":{"n","mean","std","min","max"},
+ *      "scores":{"n","mean","std","min","max"} (of log-probabilities: "logprobs", with "tokens",
+ *      those of answers, and "perplexity", exp(-sum / tokens)),
  *      "pairs":{"n","accuracy","accuracy_stderr","margin"},
  *      "labels":{"n","accuracy","f1","macro_f1","matthews"} or {"n","pearson","spearman"},
  *      "label_subsets":{name: the same of these rows},

@@ -16,7 +16,8 @@
 
 struct scored {
     bool pair, error;
-    double score, chosen, rejected; /* score of texts; NaN else */
+    double score, chosen, rejected; /* score, or log-probability, of texts; NaN else */
+    int64_t answer;                 /* tokens of its answer; 0: it is a score */
     double told;                    /* the class, or the one number, of a text; NaN else */
     int64_t labels;                 /* how many it has; 0: none */
 };
@@ -59,6 +60,9 @@ static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all,
         s->rejected = json_number_value(json_object_get(o, "rejected"));
         if (json_is_number(json_object_get(o, "score")))
             s->score = json_number_value(json_object_get(o, "score"));
+        if (json_is_number(json_object_get(o, "logprob")))
+            s->score = json_number_value(json_object_get(o, "logprob"));
+        s->answer = (int64_t)json_integer_value(json_object_get(o, "answer"));
         json_decref(o);
     }
     if (rc == 0 && ferror(f))
@@ -103,12 +107,14 @@ static json_t *pairs_json(const lf_rm_rows *r, const struct scored *all, const c
 static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
 {
     size_t n = 0;
+    int64_t tokens = 0;
     double sum = 0, sq = 0, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < r->n; i++) {
         const double x = all[i].score;
         if (isnan(x))
             continue;
         n++;
+        tokens += all[i].answer;
         sum += x;
         low = fmin(low, x);
         high = fmax(high, x);
@@ -117,9 +123,16 @@ static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
     for (size_t i = 0; i < r->n; i++)
         if (!isnan(all[i].score))
             sq += (all[i].score - mean) * (all[i].score - mean);
-    return n ? json_pack("{s:I,s:f,s:f,s:f,s:f}", "n", (json_int_t)n, "mean", mean, "std",
-                         sqrt(sq / (double)n), "min", low, "max", high)
-             : NULL;
+    json_t *o = n ? json_pack("{s:I,s:f,s:f,s:f,s:f}", "n", (json_int_t)n, "mean", mean, "std",
+                              sqrt(sq / (double)n), "min", low, "max", high)
+                  : NULL;
+    if (o && tokens > 0 &&
+        (json_object_set_new(o, "tokens", json_integer((json_int_t)tokens)) ||
+         json_object_set_new(o, "perplexity", json_real(exp(-sum / (double)tokens))))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
 }
 
 /* A class that the model has. */
@@ -231,7 +244,8 @@ json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err)
     if (v) {
         o = json_pack("{s:I,s:I}", "rows", (json_int_t)r->n, "errors", (json_int_t)errors);
         if (o && (part = scores_json(r, all)))
-            bad = json_object_set_new(o, "scores", part);
+            bad = json_object_set_new(o, r->o.gives == LF_RM_GIVES_LOGPROB ? "logprobs" : "scores",
+                                      part);
         if (o && !bad && (part = pairs_json(r, all, NULL, v)))
             bad = json_object_set_new(o, "pairs", part);
         if (!o || bad || add_labels(r, all, o, err) || add_subsets(r, all, o, v)) {

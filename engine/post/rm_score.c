@@ -24,6 +24,10 @@ struct lf_rm_scorer {
     float *score;              /* [rows, inner], of classes [pictures, inner] */
     float *second;             /* the same of a second head; NULL: there is none */
     bool second_head;
+    int32_t *targets;       /* [rows], with answers; else NULL */
+    int32_t *source;        /* tokens [rows], positions [rows], cu [docs + 1] of an encoder-decoder
+                               with answers; else NULL */
+    int64_t sources;        /* rows of the batch at hand */
     int32_t *types;         /* [rows], of pairs of texts; else NULL */
     int64_t inner, width;   /* numbers of a row and of a text */
     int64_t used, texts;    /* of the batch at hand */
@@ -44,6 +48,8 @@ void lf_rm_scorer_destroy(lf_rm_scorer *s)
     free(s->score);
     free(s->second);
     free(s->types);
+    free(s->targets);
+    free(s->source);
     free(s);
 }
 
@@ -58,6 +64,11 @@ static int64_t numbers(const lf_rm_scorer *s)
     return s->inner * (tells_classes(s) ? s->media.vision.images - 1 : s->o.rows);
 }
 
+static bool of_sources(const lf_rm_scorer *s)
+{
+    return s->o.reading.answers && lf_model_is_seq2seq(lf_decoder_config(s->dec));
+}
+
 static int buffers(lf_rm_scorer *s, lf_err *err)
 {
     const size_t rows = (size_t)s->o.rows;
@@ -69,6 +80,11 @@ static int buffers(lf_rm_scorer *s, lf_err *err)
         return LF_ENOMEM;
     if (s->o.reading.pairs && lf_decoder_config(s->dec)->token_types > 1 &&
         !(s->types = lf_calloc(rows, sizeof *s->types, err)))
+        return LF_ENOMEM;
+    if (s->o.reading.answers && !(s->targets = lf_calloc(rows, sizeof *s->targets, err)))
+        return LF_ENOMEM;
+    if (of_sources(s) &&
+        !(s->source = lf_calloc(2 * rows + (size_t)s->o.docs + 1, sizeof *s->source, err)))
         return LF_ENOMEM;
     if (!s->token || !s->position || !s->cu || !s->score)
         return LF_ENOMEM;
@@ -83,15 +99,20 @@ static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_dec
     const struct lf_decoder_rows r = {.rows = s->o.rows,
                                       .n_docs = s->o.docs,
                                       .max_doc = s->o.max_context,
-                                      .media = s->o.patches ? &s->media : NULL};
-    const bool embed = s->o.reading.embed;
+                                      .media = s->o.patches ? &s->media : NULL,
+                                      .source_rows = of_sources(s) ? s->o.rows : 0,
+                                      .max_source = s->o.max_context};
+    const bool embed = s->o.reading.embed, answers = s->o.reading.answers;
     lf_graph *g =
         tells_classes(s)
             ? lf_classes_graph(d, ps, "score",
                                &(struct lf_classes_rows){s->media, s->media.vision.images - 1},
                                false, err)
             : lf_decoder_heads_graph(d, ps, "score", &r,
-                                     &(struct lf_decoder_heads){.score = !embed, .hidden = embed},
+                                     &(struct lf_decoder_heads){.score = !embed && !answers,
+                                                                .hidden = embed,
+                                                                .logp = answers,
+                                                                .inv_temperature = 1},
                                      err);
     if (!g)
         return LF_EINVAL;
@@ -108,6 +129,12 @@ static int check_output(const lf_model_config *c, const struct lf_rm_reading *r,
                    : lf_fail(err, LF_EINVAL,
                              "this model tells classes of pictures ([model] classes.labels): "
                              "lf-score gives them with give = scores");
+    if (r->answers)
+        return c->output == LF_OUTPUT_TOKENS
+                   ? lf_model_need_next(c, err)
+                   : lf_fail(err, LF_EINVAL,
+                             "log-probabilities are of a model that predicts tokens, and this one "
+                             "gives scores or labels ([model] output)");
     if (r->embed || c->output == LF_OUTPUT_SCORE)
         return 0;
     if (c->output == LF_OUTPUT_TOKENS)
@@ -147,7 +174,7 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
         s->o.rows = o->max_context;
     s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
-    s->inner = s->width = lf_model_scores(lf_decoder_config(d));
+    s->inner = s->width = o->reading.answers ? 1 : lf_model_scores(lf_decoder_config(d));
     s->second_head = lf_decoder_config(d)->classes.read == LF_CLASS_BOTH;
     if (lf_model_classifies(lf_decoder_config(d))) {
         s->inner = s->width = lf_decoder_config(d)->classes.labels;
@@ -198,6 +225,38 @@ static int check_pictures(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, 
     return 0;
 }
 
+/* The first token that is said; n: none is. */
+static size_t first_said(const lf_rm_text *t)
+{
+    const char *at = memchr(t->said, 1, t->n);
+    return at ? (size_t)(at - t->said) : t->n;
+}
+
+/* Rows of its source, with the end that is added. */
+static size_t source_rows(const lf_rm_scorer *s, const lf_rm_text *t)
+{
+    const size_t first = first_said(t);
+    const int64_t end = s->o.reading.end;
+    return first + (end >= 0 && first > 0 && t->tokens[first - 1] != end);
+}
+
+static int check_said(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
+{
+    const size_t first = first_said(t);
+    if (first == 0 || first == t->n)
+        return lf_fail(err, LF_EINVAL, "text %zu has %s", i,
+                       first ? "no answer" : "nothing before its answer");
+    if (!of_sources(s))
+        return 0;
+    if (memchr(t->said + first, 0, t->n - first))
+        return lf_fail(err, LF_ENOTSUP,
+                       "text %zu goes on behind an answer, and an encoder-decoder says one", i);
+    return source_rows(s, t) <= (size_t)s->o.max_context
+               ? 0
+               : lf_fail(err, LF_EINVAL, "text %zu has a source of %zu tokens; %lld can be read", i,
+                         source_rows(s, t), (long long)s->o.max_context);
+}
+
 static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
 {
     if (t->n < 1 || t->n > (size_t)s->o.max_context)
@@ -212,7 +271,8 @@ static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_e
             return lf_fail(err, LF_EINVAL,
                            "text %zu: token %d is outside the model's vocabulary of %lld", i,
                            (int)t->tokens[k], (long long)s->vocab);
-    return check_pictures(s, t, i, err);
+    const int rc = s->targets ? check_said(s, t, i, err) : 0;
+    return rc != 0 ? rc : check_pictures(s, t, i, err);
 }
 
 /* Adds the pictures of a text to a batch that has so many. false: there is no room. */
@@ -227,28 +287,79 @@ static bool add_pictures(const lf_rm_scorer *s, const lf_rm_text *t, struct lf_p
     return true;
 }
 
+/* A text as the decoder of an encoder-decoder says it, and its source. */
+static void add_pair(lf_rm_scorer *s, const lf_rm_text *t)
+{
+    const size_t first = first_said(t), n = source_rows(s, t), at = (size_t)s->used;
+    const lf_model_config *c = lf_decoder_config(s->dec);
+    for (size_t k = 0; k < t->n - first; k++) {
+        s->token[at + k] = k == 0 ? (int32_t)c->decoder_start : t->tokens[first + k - 1];
+        s->targets[at + k] = t->tokens[first + k];
+        s->position[at + k] = (int32_t)k;
+    }
+    for (size_t k = 0; k < n; k++) {
+        s->source[s->sources + (int64_t)k] = k < first ? t->tokens[k] : (int32_t)s->o.reading.end;
+        s->source[s->o.rows + s->sources + (int64_t)k] = (int32_t)k;
+    }
+    s->sources += (int64_t)n;
+    s->source[2 * s->o.rows + s->texts + 1] = (int32_t)s->sources;
+    s->used += (int64_t)(t->n - first);
+}
+
+/* A text as it stands; each row says the token behind it. */
+static void add_plain(lf_rm_scorer *s, const lf_rm_text *t)
+{
+    for (size_t k = 0; k < t->n; k++) {
+        const int64_t r = s->used + (int64_t)k;
+        s->token[r] = t->tokens[k];
+        s->position[r] = (int32_t)k;
+        if (s->targets)
+            s->targets[r] = k + 1 < t->n && t->said[k + 1] ? t->tokens[k + 1] : -1;
+    }
+    s->used += (int64_t)t->n;
+}
+
 /* As many whole texts as fit. What is left of the rows is one token each, in no text: boundaries
  * that repeat close it off. */
 static void fill(lf_rm_scorer *s, const lf_rm_text *texts, size_t n)
 {
     struct lf_pictures_size seen = {0};
-    s->used = s->texts = 0;
+    s->used = s->texts = s->sources = 0;
     s->text = texts;
     for (size_t i = 0; i < n && s->texts < s->o.docs && s->used + (int64_t)texts[i].n <= s->o.rows;
          i++) {
+        if (s->source && s->sources + (int64_t)source_rows(s, &texts[i]) > s->o.rows)
+            break;
         if (!add_pictures(s, &texts[i], &seen))
             break;
-        for (size_t k = 0; k < texts[i].n; k++) {
-            s->token[s->used + (int64_t)k] = texts[i].tokens[k];
-            s->position[s->used + (int64_t)k] = (int32_t)k;
-        }
-        s->used += (int64_t)texts[i].n;
+        if (s->source)
+            add_pair(s, &texts[i]);
+        else
+            add_plain(s, &texts[i]);
         s->cu[++s->texts] = (int32_t)s->used;
     }
-    for (int64_t r = s->used; r < s->o.rows; r++)
+    for (int64_t r = s->used; r < s->o.rows; r++) {
         s->token[r] = s->position[r] = 0;
+        if (s->targets)
+            s->targets[r] = -1;
+    }
     for (int64_t d = s->texts + 1; d <= s->o.docs; d++)
         s->cu[d] = (int32_t)s->used;
+    for (int64_t r = s->sources; s->source && r < s->o.rows; r++)
+        s->source[r] = s->source[s->o.rows + r] = 0;
+    for (int64_t d = s->texts + 1; s->source && d <= s->o.docs; d++)
+        s->source[2 * s->o.rows + d] = (int32_t)s->sources;
+}
+
+static int write_sources(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
+{
+    const size_t rows = (size_t)s->o.rows, bytes = rows * sizeof *s->source;
+    int rc = lf_exec_write(ex, s->chain, 0, "source_tokens", s->source, bytes, err);
+    if (rc == 0)
+        rc = lf_exec_write(ex, s->chain, 0, "source_positions", s->source + rows, bytes, err);
+    return rc != 0 ? rc
+                   : lf_exec_write(ex, s->chain, 0, "source_cu_seqlens", s->source + 2 * rows,
+                                   ((size_t)s->o.docs + 1) * sizeof *s->source, err);
 }
 
 /* Tokens, and the pictures of the batch. */
@@ -294,6 +405,11 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     if (rc == 0)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
                            ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
+    if (rc == 0 && s->source)
+        rc = write_sources(s, ex, err);
+    /* every graph of heads has targets; scores and vectors read none */
+    if (rc == 0 && s->targets)
+        rc = lf_exec_write(ex, s->chain, 0, "targets", s->targets, rows * sizeof *s->targets, err);
     if (s->types)
         lf_decoder_second(s->token, s->cu, s->texts, s->o.reading.separator, s->types);
     if (rc == 0)
@@ -307,7 +423,10 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     if (rc == 0)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
     return rc != 0 ? rc
-                   : lf_exec_read(ex, s->chain, 0, s->o.reading.embed ? "hidden" : "score",
+                   : lf_exec_read(ex, s->chain, 0,
+                                  s->o.reading.embed     ? "hidden"
+                                  : s->o.reading.answers ? "lp"
+                                                         : "score",
                                   s->score, rows * (size_t)s->inner * sizeof *s->score, err);
 }
 
@@ -336,6 +455,11 @@ static void read_text(const lf_rm_scorer *s, int64_t d, float *out)
     const int64_t first = s->cu[d], end = s->cu[d + 1];
     if (tells_classes(s)) {
         memcpy(out, s->score + d * s->inner, (size_t)s->width * sizeof *out);
+    } else if (s->o.reading.answers) {
+        double sum = 0;
+        for (int64_t r = first; r < end; r++)
+            sum += s->targets[r] < 0 ? 0 : (double)s->score[r];
+        out[0] = (float)sum;
     } else if (s->o.reading.embed) {
         pool(s, first, end, out);
     } else if (c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_SPAN) {

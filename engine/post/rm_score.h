@@ -37,6 +37,10 @@ typedef struct lf_decoder lf_decoder;
 typedef struct lf_rm_text {
     const int32_t *tokens;
     size_t n; /* 1 .. max_context */
+    /* with `answers`: [n] 0 or 1, tokens whose log-probabilities are added up, none of them the
+     * first; borrowed. An encoder-decoder reads what stands before the first of them as its source,
+     * and all others stand behind it */
+    const char *said;
     /* with `sees` it is to the pictures of document `doc` of lf_rm_see, whose places are counted
      * from its first token */
     bool sees;
@@ -47,12 +51,19 @@ typedef struct lf_rm_text {
 
 typedef struct lf_rm_scorer lf_rm_scorer;
 
-/* What is made of a text: a score; with `labels` also what a model with output = labels tells
- * (engine/model/labels.c), its numbers or, of a span, first and last token of the answer; with
- * `embed` a vector, the last hidden states of its tokens, pooled. */
+/* What is made of a text: a score; with `answers`, of a model that predicts tokens,
+ *
+ *     sum over tokens t_k that are said of log p(t_k | t_0 .. t_{k-1}), of an encoder-decoder
+ *     sum over k >= first of log p(t_k | t_0 .. t_{first-1} end; start t_first .. t_{k-1})
+ *
+ * in f64; start is decoder_start, and the end is added where the source has none; with `labels`
+ * also what a model with output = labels tells (engine/model/labels.c), its numbers or, of a span,
+ * first and last token of the answer; with `embed` a vector, the last hidden states of its tokens,
+ * pooled. */
 enum lf_rm_pool { LF_RM_AUTO = 0, LF_RM_FIRST, LF_RM_MEAN, LF_RM_LAST };
 struct lf_rm_reading {
-    bool labels, embed;
+    bool labels, embed, answers;
+    int64_t end;          /* the token that ends a source; -1: none is added */
     enum lf_rm_pool pool; /* auto: the mean with mask = both, else the last */
     bool unit;            /* of length 1 */
     /* what is behind the first token of this number is of type 1, in models that have types */

@@ -83,8 +83,8 @@ int lf_train_choose_cut(lf_trainer *t, lf_err *err)
     if (rc == 0)
         rc = lf_run_share_json(&t->run, &record, err);
     if (rc == 0 && record) {
-        known =
-            lf_train_costs_read(&t->costs, record, &t->c->axes, &t->who, (int)t->mc.layers, err);
+        known = lf_train_costs_read(&t->costs, record, &t->c->axes, &t->who,
+                                    (int)lf_model_depth(&t->mc), err);
         rc = known < 0 ? known : 0;
     }
     json_decref(record);

@@ -33,7 +33,7 @@ struct lf_train_cost {
 /* Of a model, for ranks that stand like `who`. Zeroed: nothing was measured. */
 struct lf_train_costs {
     struct lf_train_cost *part; /* [n]: embedding, layers, head; owned */
-    int n;                      /* layers + 2 */
+    int n;                      /* layers (lf_model_depth) + 2 */
     char *layers;               /* the cut that goes with it, "6,6,5,3"; NULL: not cut yet. owned */
 };
 void lf_train_costs_fini(struct lf_train_costs *k);

@@ -35,6 +35,34 @@ struct bench {
 
 /* ---- a micro-batch ---- */
 
+/* The first b->mb.B documents have length rows each, the others none. */
+static void fill_documents(const struct bench *b, int32_t *cu, size_t docs, int32_t length)
+{
+    for (size_t d = 0; d <= docs; d++)
+        cu[d] = (int32_t)(d < (size_t)b->mb.B ? d : (size_t)b->mb.B) * length;
+}
+
+/* Of an encoder-decoder: a source for each document. */
+static int make_sources(struct bench *b, size_t docs, lf_err *err)
+{
+    lf_loader_batch *mb = &b->mb;
+    mb->S = b->c.seq2seq.source_length;
+    const size_t rows = (size_t)mb->B * (size_t)mb->S;
+    if (!rows)
+        return 0;
+    mb->source_tokens = lf_calloc(rows, sizeof *mb->source_tokens, err);
+    mb->source_positions = lf_calloc(rows, sizeof *mb->source_positions, err);
+    mb->source_cu_seqlens = lf_calloc(docs + 1, sizeof *mb->source_cu_seqlens, err);
+    if (!mb->source_tokens || !mb->source_positions || !mb->source_cu_seqlens)
+        return LF_ENOMEM;
+    for (size_t r = 0; r < rows; r++) {
+        mb->source_tokens[r] = (int32_t)(lf_rng_u32(3, 0, r) % (uint64_t)b->mc->vocab);
+        mb->source_positions[r] = (int32_t)(r % (size_t)mb->S);
+    }
+    fill_documents(b, mb->source_cu_seqlens, docs, mb->S);
+    return 0;
+}
+
 /* Sequences of one document each, of random tokens that are all trained. */
 static int make_batch(struct bench *b, const struct lf_train_model *m, lf_err *err)
 {
@@ -45,15 +73,15 @@ static int make_batch(struct bench *b, const struct lf_train_model *m, lf_err *e
     mb->targets = lf_calloc(rows, sizeof *mb->targets, err);
     mb->positions = lf_calloc(rows, sizeof *mb->positions, err);
     mb->cu_seqlens = lf_calloc(docs + 1, sizeof *mb->cu_seqlens, err);
-    if (!mb->tokens || !mb->targets || !mb->positions || !mb->cu_seqlens)
+    if (!mb->tokens || !mb->targets || !mb->positions || !mb->cu_seqlens ||
+        make_sources(b, docs, err))
         return LF_ENOMEM;
     for (size_t r = 0; r < rows; r++) {
         mb->tokens[r] = (int32_t)(lf_rng_u32(1, 0, r) % (uint64_t)b->mc->vocab);
         mb->targets[r] = (int32_t)(lf_rng_u32(2, 0, r) % (uint64_t)b->mc->vocab);
         mb->positions[r] = (int32_t)(r % (size_t)mb->T);
     }
-    for (size_t d = 0; d <= docs; d++)
-        mb->cu_seqlens[d] = (int32_t)(d < (size_t)mb->B ? d * (size_t)mb->T : rows);
+    fill_documents(b, mb->cu_seqlens, docs, mb->T);
     b->prefix = b->mc->mask == LF_MASK_PREFIX
                     ? lf_calloc(lf_decoder_prefix_room(m->n_docs, m->rows), sizeof *b->prefix, err)
                     : NULL;
@@ -71,6 +99,9 @@ static void bench_fini(struct bench *b)
     free(b->mb.targets);
     free(b->mb.positions);
     free(b->mb.cu_seqlens);
+    free(b->mb.source_tokens);
+    free(b->mb.source_positions);
+    free(b->mb.source_cu_seqlens);
     free(b->in);
     free(b->out);
     free(b->stages);
@@ -254,7 +285,7 @@ static char *stages_of(int layers, lf_err *err)
 static int bench_open(struct bench *b, const struct lf_train_config *c,
                       const struct lf_train_who *who, lf_err *err)
 {
-    const int layers = (int)b->mc->layers;
+    const int layers = (int)lf_model_depth(b->mc);
     b->c = *c;
     b->batch = (lf_ramp_row){.samples = c->micro_batch};
     b->c.ramp = &b->batch;
@@ -281,11 +312,13 @@ static int bench_open(struct bench *b, const struct lf_train_config *c,
     return b->stages ? 0 : LF_ENOMEM;
 }
 
-/* Is layer l like one that was measured? What is frozen, and what is not in 8 bits at the ends, can
- * be any layer. */
-static int alike(const double *flops, const struct lf_train_config *c, int layers, int l)
+/* Is layer l like one of its stack that was measured? What is frozen, and what is not in 8 bits at
+ * the ends, can be any layer. */
+static int alike(const double *flops, const struct bench *b, int layers, int l)
 {
-    for (int k = 0; k < l && c->n_freeze == 0; k++) {
+    const struct lf_train_config *c = &b->c;
+    const int encoder = (int)b->mc->encoder_layers;
+    for (int k = l < encoder ? 0 : encoder; k < l && c->n_freeze == 0; k++) {
         const int edge = c->fp8 ? (int)c->fp8_layers.edges : 0;
         const bool ends = (l < edge || l >= layers - edge) == (k < edge || k >= layers - edge);
         if (ends && flops[l] <= flops[k] && flops[l] >= flops[k])
@@ -298,10 +331,10 @@ static int measure_all(struct lf_train_costs *out, struct bench *b, lf_err *err)
 {
     const int layers = out->n - 2;
     double *flops = lf_calloc((size_t)layers + 1, sizeof *flops, err);
-    int rc = flops ? lf_model_layer_flops(flops, b->mc, b->c.seq_length, lf_train_mtp(&b->c), err)
-                   : LF_ENOMEM;
+    const struct lf_model_lengths of = {b->c.seq_length, b->c.seq2seq.source_length};
+    int rc = flops ? lf_model_layer_flops(flops, b->mc, of, lf_train_mtp(&b->c), err) : LF_ENOMEM;
     for (int i = 0; i < out->n && rc == 0; i++) {
-        const int as = i > 0 && i <= layers ? alike(flops, &b->c, layers, i - 1) : -1;
+        const int as = i > 0 && i <= layers ? alike(flops, b, layers, i - 1) : -1;
         if (as >= 0)
             out->part[i] = out->part[as + 1];
         else
@@ -329,7 +362,7 @@ int lf_train_cost_measure(struct lf_train_costs *out, const struct lf_train_conf
                           const lf_comm *comm, lf_err *err)
 {
     struct bench b = {.mc = mc, .comm = comm};
-    *out = (struct lf_train_costs){.n = (int)mc->layers + 2};
+    *out = (struct lf_train_costs){.n = (int)lf_model_depth(mc) + 2};
     out->part = lf_calloc((size_t)out->n, sizeof *out->part, err);
     int rc = out->part ? bench_open(&b, c, who, err) : LF_ENOMEM;
     if (rc == 0)

@@ -47,13 +47,14 @@ static int64_t micro_batches(const struct lf_train_config *c, const struct lf_tr
 static int layer_flops(int64_t *cost, int64_t *head, const struct lf_train_config *c,
                        const lf_model_config *mc, lf_err *err)
 {
-    double *flops = lf_calloc((size_t)mc->layers + 1, sizeof *flops, err);
-    const int rc =
-        flops ? lf_model_layer_flops(flops, mc, c->seq_length, lf_train_mtp(c), err) : LF_ENOMEM;
-    for (int64_t l = 0; l < mc->layers && rc == 0; l++)
+    const int64_t layers = lf_model_depth(mc);
+    double *flops = lf_calloc((size_t)layers + 1, sizeof *flops, err);
+    const struct lf_model_lengths of = {c->seq_length, c->seq2seq.source_length};
+    const int rc = flops ? lf_model_layer_flops(flops, mc, of, lf_train_mtp(c), err) : LF_ENOMEM;
+    for (int64_t l = 0; l < layers && rc == 0; l++)
         cost[l] = llround(flops[l]);
     if (rc == 0)
-        *head = llround(flops[mc->layers]);
+        *head = llround(flops[layers]);
     free(flops);
     return rc;
 }
@@ -63,8 +64,9 @@ static int cut_by_cost(struct lf_train_cut *k, const struct lf_train_config *c,
                        const lf_model_config *mc, int64_t step, lf_err *err)
 {
     const int stages = k->spec.ranks * k->spec.chunks;
-    int64_t *cost = lf_calloc((size_t)mc->layers + 1, sizeof *cost, err);
-    struct lf_pipe_layers of = {.cost = cost, .n = (int)mc->layers};
+    const int64_t layers = lf_model_depth(mc);
+    int64_t *cost = lf_calloc((size_t)layers + 1, sizeof *cost, err);
+    struct lf_pipe_layers of = {.cost = cost, .n = (int)layers};
     int rc = cost ? 0 : LF_ENOMEM;
     if (rc == 0 && c->costs)
         lf_train_cost_weigh(&of, cost, c->costs, (int)step);
@@ -72,7 +74,7 @@ static int cut_by_cost(struct lf_train_cut *k, const struct lf_train_config *c,
         rc = layer_flops(cost, &of.head, c, mc, err);
     if (rc == 0 && lf_pipe_cut(k->layers, NULL, &of, stages, false, err))
         rc = lf_err_prefix(err, "pipeline: %d pipeline stages, the model has %lld layers", stages,
-                           (long long)mc->layers);
+                           (long long)layers);
     free(cost);
     return rc;
 }
@@ -85,7 +87,7 @@ static int cut_layers(struct lf_train_cut *k, const struct lf_train_config *c,
         return LF_ENOMEM;
     const char *given = c->costs && c->costs->layers ? c->costs->layers : c->axes.stages;
     if (given)
-        return lf_pipe_cut_parse(k->layers, given, stages, (int)mc->layers, err)
+        return lf_pipe_cut_parse(k->layers, given, stages, (int)lf_model_depth(mc), err)
                    ? lf_err_prefix(err, "pipeline_stages")
                    : 0;
     return cut_by_cost(k, c, mc, micro_batches(c, who), err);
@@ -263,7 +265,8 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
                       const lf_model_config *mc, const struct lf_train_who *who, lf_err *err)
 {
     *k = (struct lf_train_cut){.n_chunks = 1};
-    k->chunk[0].part = (struct lf_decoder_chunk){.end = mc->layers, .first = true, .last = true};
+    k->chunk[0].part =
+        (struct lf_decoder_chunk){.end = lf_model_depth(mc), .first = true, .last = true};
     k->chunk[0].slots = 1;
     if (who->pipeline_ranks <= 1)
         return 0;
@@ -279,8 +282,11 @@ int lf_train_cut_open(struct lf_train_cut *k, const struct lf_train_config *c,
     if (rc != 0)
         return rc;
     take_chunks(k, who->pipeline);
-    const int64_t rows = lf_train_own_rows(c, who) / (c->axes.sequence ? who->tensor_ranks : 1);
-    k->sums_at = padded((size_t)(rows * mc->hidden) * lf_dtype_size(c->compute));
+    const int64_t parts = c->axes.sequence ? who->tensor_ranks : 1,
+                  rows = lf_train_own_rows(c, who) / parts,
+                  sources = (int64_t)c->micro_batch * c->seq2seq.source_length / parts;
+    k->source_at = padded((size_t)(rows * mc->hidden) * lf_dtype_size(c->compute));
+    k->sums_at = k->source_at + padded((size_t)(sources * mc->hidden) * lf_dtype_size(c->compute));
     k->message = k->sums_at + padded(2 * (size_t)mc->experts * sizeof(float));
     take_needs(k, who->pipeline);
     return 0;

@@ -35,8 +35,10 @@ struct lf_train_cut {
     struct lf_pipe *forward; /* lists that only go forwards, made when they are needed; owned */
     size_t n_forward, forward_room;
     size_t message; /* room for what crosses a cut for one micro-batch, either way */
-    size_t sums_at; /* where the balance of experts begins in it, behind x or dx */
-    size_t bytes;   /* of all buffers; state LF_TRAIN_CUT_STATE of the plan */
+    /* where the stream of sources begins in it, behind x or dx, and behind that the balance of
+     * experts */
+    size_t source_at, sums_at;
+    size_t bytes; /* of all buffers; state LF_TRAIN_CUT_STATE of the plan */
 };
 #define LF_TRAIN_CUT_STATE "pipeline"
 

@@ -81,10 +81,7 @@ static int scale_rates(const struct lf_train_model *m, const struct lf_train_con
  * they share it as the parts of a whole model do. */
 static void tie(const struct lf_train_model *m)
 {
-    const struct lf_decoder_chunk ends[] = {{.first = true},
-                                            {.begin = lf_decoder_config(m->dec)->layers,
-                                             .end = lf_decoder_config(m->dec)->layers,
-                                             .last = true}};
+    const struct lf_decoder_chunk ends[] = {{.first = true}, {.last = true}};
     struct lf_decoder_tied tied[LF_DECODER_TIED];
     const int n = lf_train_has_ends(&m->cut) ? 0 : lf_decoder_tied(m->dec, ends, 2, tied);
     for (int i = 0; i < n; i++) {
@@ -92,6 +89,42 @@ static void tie(const struct lf_train_model *m)
         if (at >= 0)
             lf_pstore_tie(m->ps, at, m->cut.chunk[0].part.first == (tied[i].owner == 0));
     }
+}
+
+/* Do several ranks of the pipeline axis have layers of a stack? *first has the first of them. */
+static bool several_have(const struct lf_train_model *m, bool source, int *first)
+{
+    const struct lf_train_cut *k = &m->cut;
+    bool several = false;
+    *first = -1;
+    for (int s = 0; s < k->spec.ranks * k->spec.chunks; s++) {
+        const struct lf_decoder_chunk part = lf_train_part(k, s);
+        int rank, chunk;
+        lf_pipe_place(&rank, &chunk, &k->spec, s);
+        if (!lf_decoder_has_layers(lf_decoder_config(m->dec), &part, source))
+            continue;
+        several = several || (*first >= 0 && rank != *first);
+        *first = *first < 0 ? rank : *first;
+    }
+    return several;
+}
+
+/* Tables that all layers of a stack share are on each rank that has some of these. */
+static void spread(const struct lf_train_model *m, const struct lf_train_who *who)
+{
+    struct lf_decoder_spread of[LF_DECODER_SPREAD];
+    const int n = lf_decoder_spread(lf_decoder_config(m->dec), of);
+    int64_t all = 0;
+    for (int i = 0; i < n; i++) {
+        int first;
+        if (!several_have(m, of[i].source, &first))
+            continue;
+        const int at = lf_pstore_find(m->ps, of[i].name);
+        if (at >= 0)
+            lf_pstore_spread(m->ps, at, who->pipeline == first, all);
+        all += of[i].elements / who->tensor_ranks;
+    }
+    lf_pstore_spread_all(m->ps, all);
 }
 
 struct lf_adapter_config lf_train_adapter(const struct lf_train_config *c,
@@ -125,7 +158,7 @@ static int declare_chunks(const struct lf_train_model *m, lf_pstore *ps,
 static int declare_whole(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
     const struct lf_decoder_chunk all = {
-        .end = lf_decoder_config(m->dec)->layers, .first = true, .last = true};
+        .end = lf_model_depth(lf_decoder_config(m->dec)), .first = true, .last = true};
     m->whole = lf_pstore_create(err);
     return m->whole ? declare_chunks(m, m->whole, c, &all, 1, err) : LF_ENOMEM;
 }
@@ -168,7 +201,8 @@ static int mark_frozen(struct lf_train_model *m, const struct lf_train_config *c
     return rc;
 }
 
-int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c,
+                     const struct lf_train_who *who, lf_err *err)
 {
     struct lf_decoder_chunk part[LF_TRAIN_MAX_CHUNKS];
     for (int i = 0; i < m->cut.n_chunks; i++)
@@ -177,6 +211,7 @@ int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, 
     if (rc == 0 && lf_train_is_cut(&m->cut)) {
         lf_pstore_part(m->ps);
         tie(m);
+        spread(m, who);
         rc = declare_whole(m, c, err);
     }
     if (rc == 0 && !c->max_patches) { /* nothing reads these */

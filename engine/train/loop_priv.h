@@ -206,7 +206,8 @@ int lf_train_choose_cut(lf_trainer *t, lf_err *err);
 /* declare.c */
 /* Declares the tensors of this rank's layers, of an adapter and of the objective, and freezes those
  * that are not trained. In a pipeline it marks the chunks that gradients do not reach. */
-int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
+int lf_train_declare(struct lf_train_model *m, const struct lf_train_config *c,
+                     const struct lf_train_who *who, lf_err *err);
 /* What the run's adapter of such a model is: a new one covers heads of mtp_layers that are trained.
  * c->adapter is not NULL. */
 struct lf_adapter_config lf_train_adapter(const struct lf_train_config *c,

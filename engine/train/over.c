@@ -103,9 +103,10 @@ static int write_source(const lf_trainer *t, const struct lf_train_inputs *in,
 {
     lf_exec *ex = t->m.ex;
     const size_t i32 = sizeof(int32_t), rows = (size_t)b->B * (size_t)b->S;
-    int rc =
-        lf_exec_write(ex, in->chain, in->slot, "source_tokens", b->source_tokens, rows * i32, err);
-    if (rc == 0)
+    int rc = in->part->first ? lf_exec_write(ex, in->chain, in->slot, "source_tokens",
+                                             b->source_tokens, rows * i32, err)
+                             : 0;
+    if (rc == 0 && in->part->first)
         rc = lf_exec_write(ex, in->chain, in->slot, "source_positions", b->source_positions,
                            rows * i32, err);
     if (rc == 0)
@@ -155,7 +156,7 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
     if (rc == 0)
         rc = lf_exec_write(ex, chain, slot, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
-    if (rc == 0 && b->S)
+    if (rc == 0 && b->S && lf_decoder_reads_source(&t->mc, in->part))
         rc = write_source(t, in, b, err);
     if (rc == 0 && t->blocks_buf)
         rc = lf_exec_write(

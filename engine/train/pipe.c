@@ -36,10 +36,13 @@ struct lf_train_pipe {
 
 /* ---- micro-batches of a step ---- */
 
-/* Bytes of the arrays of a micro-batch with these rows, sequences and documents; with `at` they are
+/* Bytes of the arrays of a micro-batch of B sequences with so many documents; with `at` they are
  * taken from there. */
-static size_t lay_batch(lf_loader_batch *b, char *at, int64_t rows, int64_t B, int64_t n_docs)
+static size_t lay_batch(lf_loader_batch *b, char *at, const struct lf_train_config *c,
+                        int64_t n_docs)
 {
+    const int64_t B = c->micro_batch, rows = B * c->seq_length,
+                  sources = B * c->seq2seq.source_length, source_docs = sources ? n_docs + 1 : 0;
     const struct {
         void **array;
         size_t n, size;
@@ -50,6 +53,9 @@ static size_t lay_batch(lf_loader_batch *b, char *at, int64_t rows, int64_t B, i
         {(void **)&b->targets, (size_t)rows, sizeof(int32_t)},
         {(void **)&b->positions, (size_t)rows, sizeof(int32_t)},
         {(void **)&b->cu_seqlens, (size_t)n_docs + 1, sizeof(int32_t)},
+        {(void **)&b->source_tokens, (size_t)sources, sizeof(int32_t)},
+        {(void **)&b->source_positions, (size_t)sources, sizeof(int32_t)},
+        {(void **)&b->source_cu_seqlens, (size_t)source_docs, sizeof(int32_t)},
         {(void **)&b->seg_source, (size_t)n_docs, sizeof(uint16_t)},
         {(void **)&b->seg_mismatched, (size_t)n_docs, sizeof(bool)},
     };
@@ -66,9 +72,7 @@ static size_t batch_bytes(const struct lf_train_config *c, const struct lf_train
                           int64_t n_docs)
 {
     lf_loader_batch none;
-    return lf_train_is_cut(k) ? (size_t)k->spec.micro_batches *
-                                    lay_batch(&none, NULL, (int64_t)c->micro_batch * c->seq_length,
-                                              c->micro_batch, n_docs)
+    return lf_train_is_cut(k) ? (size_t)k->spec.micro_batches * lay_batch(&none, NULL, c, n_docs)
                               : 0;
 }
 
@@ -96,6 +100,13 @@ static void keep(const lf_trainer *t, lf_loader_batch *to, const lf_loader_batch
     to->targets = memcpy(own.targets, b->targets, rows * sizeof(int32_t));
     to->positions = memcpy(own.positions, b->positions, rows * sizeof(int32_t));
     to->cu_seqlens = memcpy(own.cu_seqlens, b->cu_seqlens, (docs + 1) * sizeof(int32_t));
+    if (b->S) {
+        const size_t sources = (size_t)b->B * (size_t)b->S * sizeof(int32_t);
+        to->source_tokens = memcpy(own.source_tokens, b->source_tokens, sources);
+        to->source_positions = memcpy(own.source_positions, b->source_positions, sources);
+        to->source_cu_seqlens =
+            memcpy(own.source_cu_seqlens, b->source_cu_seqlens, (docs + 1) * sizeof(int32_t));
+    }
     to->seg_doc = own.seg_doc;
     to->seg_source = own.seg_source;
     to->seg_mismatched = own.seg_mismatched;
@@ -195,8 +206,7 @@ int lf_train_pipe_open(lf_trainer *t, lf_err *err)
         (tied_bytes(&t->m) && !(p->tied = lf_malloc(tied_bytes(&t->m), 1, err))))
         return LF_ENOMEM;
     for (int i = 0; i < k->spec.micro_batches; i++)
-        lay_batch(&p->batch[i], (char *)p->kept + (size_t)i * each, t->m.rows, t->c->micro_batch,
-                  t->m.n_docs);
+        lay_batch(&p->batch[i], (char *)p->kept + (size_t)i * each, t->c, t->m.n_docs);
     const int rc = make_sights(t, err);
     return rc != 0 ? rc : make_rooms(t, err);
 }
@@ -243,11 +253,13 @@ int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train
 {
     const bool on_host = !t->pipe || t->pipe->messages;
     int rc = 0;
-    static const char *const names[LF_PIPE_DIRS][2] = {{"x", "load"}, {"dx", "load_total"}};
-    for (int i = 0; i < 2 && rc == 0; i++) {
+    static const char *const names[LF_PIPE_DIRS][3] = {{"x", "source", "load"},
+                                                       {"dx", "dsource", "load_total"}};
+    const size_t at[3] = {0, t->m.cut.source_at, t->m.cut.sums_at};
+    for (int i = 0; i < 3 && rc == 0; i++) {
         size_t bytes;
         void *cut = lf_exec_cut(t->m.ex, s->chain, s->slot, names[s->dir][i], s->out, &bytes);
-        char *there = message + (i ? t->m.cut.sums_at : 0);
+        char *there = message + at[i];
         if (cut)
             rc = copy_part(t->m.back, on_host, s->out ? (void *)there : cut,
                            s->out ? cut : (void *)there, s->out, bytes, err);

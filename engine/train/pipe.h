@@ -36,8 +36,8 @@ struct lf_train_side {
     bool out;
 };
 /* Copies between that memory and a message, which has t->m.cut.message bytes in the memory of
- * t->pipe, or without one on the host: x or dx, then the balance of experts. A chain that has
- * nothing there is left alone. */
+ * t->pipe, or without one on the host: x or dx, that of sources, then the balance of experts. A
+ * chain that has nothing there is left alone. */
 int lf_train_pipe_copy(const lf_trainer *t, char *message, const struct lf_train_side *s,
                        lf_err *err);
 /* lf_train_forwards through the chunks of all ranks. */

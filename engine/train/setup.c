@@ -327,10 +327,17 @@ static int check_seq2seq(const struct lf_train_config *c, const lf_model_config 
         return lf_fail(err, LF_ENOTSUP,
                        "neftune_alpha: noise on the embeddings of sources is not there yet; leave "
                        "it out");
-    return who->context_ranks > 1
-               ? lf_fail(err, LF_ENOTSUP,
-                         "context = %d: the rows of sources are not divided; take context = 1",
-                         who->context_ranks)
+    if (who->context_ranks > 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "context = %d: the rows of sources are not divided; take context = 1",
+                       who->context_ranks);
+    const int64_t rows = (int64_t)c->micro_batch * c->seq2seq.source_length;
+    return c->axes.sequence && rows % who->tensor_ranks
+               ? lf_fail(err, LF_EINVAL,
+                         "sequence_parallel: the %lld rows of sources of a micro-batch "
+                         "(source_length x micro_batch) do not divide among %d ranks (tensor); "
+                         "make source_length a multiple of %d, or leave sequence_parallel out",
+                         (long long)rows, who->tensor_ranks, who->tensor_ranks)
                : 0;
 }
 
@@ -486,7 +493,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (who->tensor_ranks > 1 || who->context_ranks > 1 || who->expert_ranks > 1)
         rc = lf_pstore_set_layout(m->ps, &layout, err);
     if (rc == 0)
-        rc = lf_train_declare(m, c, err);
+        rc = lf_train_declare(m, c, who, err);
     if (rc != 0)
         return rc;
     m->plan = lf_plan_create(m->ps, &po, err);

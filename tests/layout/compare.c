@@ -402,12 +402,17 @@ bool rig_loss_alike(const struct rig_seen *a, const struct rig_seen *b, char *te
     return !text[0];
 }
 
+static bool is_table_of_stack(const char *name)
+{
+    return strcmp(name, "relative.weight") == 0 || strcmp(name, "encoder.relative.weight") == 0;
+}
+
 bool rig_steps_alike(const struct rig_seen *a, const struct rig_seen *b, const char *but,
                      char *text, size_t cap)
 {
     (void)rig_loss_alike(a, b, text, cap);
     for (int i = 0; i < a->n && !text[0]; i++)
-        if (!(but && strcmp(a->t[i].name, but) == 0) &&
+        if (!(but && strcmp(a->t[i].name, but) == 0) && !is_table_of_stack(a->t[i].name) &&
             !same_tensor(&a->t[i], &b->t[i], RIG_GRAD, RIG_GRAD + 1))
             snprintf(text, cap, "first gradient of %s", a->t[i].name);
     return !text[0];

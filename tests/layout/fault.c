@@ -20,6 +20,8 @@ static void case_of(const struct fault *f, struct rig_case *k)
         k->c.scaler = (struct lf_scaler_opts){.dynamic = true, .start = 1024, .window = 100};
     if (f->keys && rig_model(k, f->keys, &err) != 0)
         tap_bail("%s", err.text);
+    if (f->stacks)
+        rig_two_stacks(k);
     k->adapted = f->adapted || f->dora;
     if (!k->adapted)
         return;

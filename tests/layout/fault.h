@@ -18,6 +18,7 @@ struct fault {
     const char *name;
     struct rig_layout l;
     const char *keys; /* of the model, NULL: the usual one */
+    bool stacks;      /* an encoder-decoder */
     bool adapted;     /* with an adapter for q and o, and dropout before it */
     bool dora;        /* with one that has magnitudes, for qkv as a whole and o */
     bool late;

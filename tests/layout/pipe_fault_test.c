@@ -19,6 +19,7 @@ enum planted {
     TIED_ELSEWHERE,
     TIED_UNWAITED, /* the last rank has other rows of it where the first has these */
     TIED_COUNTED,  /* the norm counts it on both ends */
+    TABLES_APART,  /* tables that all layers of a stack share have the gradients of a rank's own */
     STAGE_OMITTED, /* the norm omits the layers of the last ranks */
     NORMS_APART,   /* every rank has the norm of its own layers */
     ADDED_TWICE,   /* the last rank adds the gradients of its second micro-batch twice */
@@ -111,8 +112,11 @@ static int not_waited(void *user, lf_err *err)
 
 static int pipeline_add(void *user, double *sums, size_t n, lf_err *err)
 {
-    if (plan.what == NORMS_APART)
+    const bool norm = n == 1;
+    if (plan.what == (norm ? NORMS_APART : TABLES_APART))
         return 0;
+    if (!norm || plan.what == TABLES_APART)
+        return plan.comm[rig_rank].pipeline_add(user, sums, n, err);
     if (rig_rank > 0)
         sums[0] = 0;
     return plan.comm[rig_rank].pipeline_add(user, sums, n, err);
@@ -129,7 +133,7 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
     }
     if (plan.what == TIED_UNWAITED && rig_rank > 0)
         c.tied_end = not_waited;
-    if (plan.what == STAGE_OMITTED || plan.what == NORMS_APART)
+    if (plan.what == STAGE_OMITTED || plan.what == NORMS_APART || plan.what == TABLES_APART)
         c.pipeline_add = pipeline_add;
     __real_lf_exec_set_comm(ex, &c, user);
 }
@@ -319,6 +323,11 @@ static const struct fault faults[] = {
      .keys = TIED,
      .what = TIED_ELSEWHERE,
      .by = RIG_SAW_GRAD | RIG_SAW_APART},
+    {.name = "F3: ranks do not add up the gradients of tables that all layers of a stack share",
+     .l = {.ranks = 1, .pipeline = 4},
+     .stacks = true,
+     .what = TABLES_APART,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM | RIG_SAW_APART},
     {.name = "F4: the norm counts a tied embedding on both ends",
      .l = P2,
      .keys = TIED,

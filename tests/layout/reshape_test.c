@@ -41,7 +41,13 @@ static const struct rig_layout of_axes[] = {
     {.ranks = 2, .zero = 3, .context = 2, .expert = 2},
     {.ranks = 2, .tensor = 2, .pipeline = 2},
     {.ranks = 1, .zero = 1, .tensor = 2, .context = 4}};
+/* Of an encoder-decoder, whose tables by distance are on several ranks of a pipeline. */
+static const struct rig_layout of_stacks[] = {{.ranks = 1},
+                                              {.ranks = 1, .tensor = 4, .sequence = true},
+                                              {.ranks = 1, .pipeline = 4},
+                                              {.ranks = 2, .zero = 1, .tensor = 2, .pipeline = 2}};
 enum {
+    OF_STACKS = sizeof of_stacks / sizeof of_stacks[0],
     OF_DATA = sizeof of_data / sizeof of_data[0],
     OF_MESH = sizeof of_mesh / sizeof of_mesh[0],
     OF_AXES = sizeof of_axes / sizeof of_axes[0]
@@ -54,6 +60,7 @@ struct what {
     size_t n, step; /* from layout to layout of the list */
     bool copied;    /* what is read is written again, too; every other pair makes no step */
     bool still;     /* none makes one */
+    bool stacks;    /* the model is an encoder-decoder */
 };
 
 static void run(const struct rig_case *k, struct rig_seen *s)
@@ -71,6 +78,8 @@ static void begin(const struct what *w, struct rig_case *k)
     k->c.steps = 2; /* the first one is saved, the second one rests on what was read */
     if (rig_model(k, w->keys, &err))
         tap_bail("%s", err.text);
+    if (w->stacks)
+        rig_two_stacks(k);
     k->c.compute = w->compute;
     k->c.adam.moments = k->c.adam.masters = w->state;
     k->c.adam.stochastic = w->state == LF_BF16;
@@ -249,11 +258,19 @@ int main(void)
                                          .n = OF_AXES,
                                          .step = 1,
                                          .copied = true};
+    static const struct what stacks_f32 = {.name = "stacks-f32",
+                                           .keys = "tied_head=yes",
+                                           .layouts = of_stacks,
+                                           .n = OF_STACKS,
+                                           .step = 1,
+                                           .copied = true,
+                                           .stacks = true};
     TAP(OF_DATA * OF_DATA, test_all(&data_f32));
     TAP(OF_DATA * OF_DATA / 4, test_all(&data_bf16));
     TAP(OF_MESH * OF_MESH, test_all(&mesh_f32));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_bf16));
     TAP(OF_MESH * OF_MESH / 4, test_all(&mesh_state));
     TAP(OF_AXES * OF_AXES, test_all(&axes_f32));
+    TAP(OF_STACKS * OF_STACKS, test_all(&stacks_f32));
     return tap_done();
 }

@@ -133,6 +133,25 @@ int rig_model(struct rig_case *k, const char *keys, lf_err *err)
     return rc;
 }
 
+void rig_two_stacks(struct rig_case *k)
+{
+    lf_model_config *m = &k->c.model;
+    m->layers = m->encoder_layers = 2;
+    if (m->kv_heads == 2)
+        m->kv_heads = m->heads;
+    if (m->position == LF_POS_ROPE && !(m->rope_fraction < 1)) {
+        m->position = LF_POS_RELATIVE;
+        m->relative_buckets = 8;
+        m->relative_distance = 20;
+    }
+    k->c.seq2seq = (lf_seq2seq){.kind = LF_SEQ2SEQ_SPAN,
+                                .source_length = SEQ,
+                                .share = 0.4,
+                                .mean = 2,
+                                .sentinel = VOCAB - 1,
+                                .n_sentinels = 20};
+}
+
 __thread int rig_rank;
 
 /* ---- a rank ---- */

@@ -80,6 +80,10 @@ static inline bool rig_tied(const struct rig_case *k)
 }
 /* Applies "key=value key=value" to the description of the model. LF_EINVAL. */
 int rig_model(struct rig_case *k, const char *keys, lf_err *err);
+/* Makes the model an encoder-decoder, with two layers in each stack, that says what was taken out
+ * of texts. What is usual goes with it: every head has keys of its own, and positions are
+ * distances; other values stay. */
+void rig_two_stacks(struct rig_case *k);
 
 /* What is looked at of each tensor. */
 enum rig_kind {
@@ -190,7 +194,8 @@ bool rig_begins_alike(const struct rig_seen *a, const struct rig_seen *b, char *
 bool rig_ends_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
 /* Have both the same loss in step 1? */
 bool rig_loss_alike(const struct rig_seen *a, const struct rig_seen *b, char *text, size_t cap);
-/* Have both the same loss and gradients in step 1, but for the gradient of `but`? NULL: of all. */
+/* Have both the same loss and gradients in step 1, but for the gradient of `but` (NULL: of all),
+ * and for those of tables that all layers of a stack share? */
 bool rig_steps_alike(const struct rig_seen *a, const struct rig_seen *b, const char *but,
                      char *text, size_t cap);
 /* "grad norm" of these bits. */

@@ -102,6 +102,23 @@ void rig_show(struct rig *g, const lf_trainer *t, enum rig_kind kind)
     }
 }
 
+/* How many ranks of the pipeline axis have a tensor: of a table that all layers of a stack share
+ * those with such layers, of a tied embedding both ends. */
+static int stages_with(const lf_trainer *t, const struct lf_param *q)
+{
+    const struct lf_train_cut *k = &t->m.cut;
+    const bool source = strncmp(q->d.name, "encoder.", 8) == 0;
+    unsigned ranks = 0;
+    for (int s = 0; s < k->spec.ranks * k->spec.chunks && q->spread_at >= 0; s++) {
+        const struct lf_decoder_chunk part = lf_train_part(k, s);
+        int rank, chunk;
+        lf_pipe_place(&rank, &chunk, &k->spec, s);
+        if (lf_decoder_has_layers(&t->mc, &part, source))
+            ranks |= 1u << rank;
+    }
+    return ranks ? __builtin_popcount(ranks) : q->tied ? 2 : 1;
+}
+
 void rig_show_names(struct rig *g, const lf_trainer *t)
 {
     const lf_pstore *ps = t->m.ps;
@@ -124,7 +141,7 @@ void rig_show_names(struct rig *g, const lf_trainer *t)
                      : lf_box_count(ps, q) > (x->experts ? ps->layout.expert : 1)
                          ? q->box.replicas
                          : rig_tensor_ranks(&g->k->layout)) *
-                    (q->tied ? 2 : 1);
+                    stages_with(t, q);
     }
 }
 

@@ -159,6 +159,12 @@ static void adapter(struct rig_case *k, int v)
         strcpy(k->adapter.target[i], targets[v][i]);
 }
 
+static void stacks(struct rig_case *k, int v)
+{
+    if (v > 1)
+        rig_two_stacks(k);
+}
+
 /* Not by key, which is refused where the layer has experts alone and reads no width. */
 static void shared_width(struct rig_case *k, int v)
 {
@@ -245,6 +251,8 @@ const struct sw sw_table[] = {
                    "rope_original_positions=16"),
       KEYS("learned", "position=learned"), KEYS("alibi", "position=alibi"),
       KEYS("none", "position=none"), KEYS("rope2d", "position=rope2d")}},
+    /* behind layers, heads and positions, which go by it */
+    {"stacks", {USUAL("one"), SET("two", stacks, 2)}},
     {"mask", {USUAL("causal"), KEYS("prefix", "mask=prefix"), {"both", "mask=both", hidden, 1}}},
     {"embed",
      {USUAL("plain"), KEYS("narrow", "embed_dim=32"),
@@ -290,7 +298,14 @@ const int sw_n = sizeof sw_table / sizeof sw_table[0];
     {                                                                                              \
         "pipeline=4chunks", b, says, NULL                                                          \
     }
-#define BY_PARTS "gradients and weights would be moved for each micro-batch; take zero = 1"
+/* What no encoder-decoder has. */
+#define BY_STACKS(a, says)                                                                         \
+    {                                                                                              \
+        a, "stacks=two", says, NULL                                                                \
+    }
+#define NO_STACKS(a) BY_STACKS(a, "does not go with encoder_layers")
+#define NO_SOURCES   "the rows of sources are not divided; take context = 1"
+#define BY_PARTS     "gradients and weights would be moved for each micro-batch; take zero = 1"
 #define BY_MTP(a, says)                                                                            \
     {a, "mtp=1", says, NULL},                                                                      \
     {                                                                                              \
@@ -363,6 +378,36 @@ const struct sw_refusal sw_refusals[] = {
     BY_PIPELINE("keys=shared", "take pipeline = 1"),
     BY_PIPELINE("zero=2", BY_PARTS),
     BY_PIPELINE("zero=3", BY_PARTS),
+    BY_STACKS("context=2", NO_SOURCES),
+    BY_STACKS("context=4", NO_SOURCES),
+    BY_STACKS("context=2gather", NO_SOURCES),
+    BY_STACKS("context=4gather", NO_SOURCES),
+    BY_STACKS("context=4both", NO_SOURCES),
+    BY_STACKS("expert=2", "the model has none"),
+    BY_STACKS("expert=2rounds", "the model has none"),
+    NO_STACKS("kv_heads=4"),
+    NO_STACKS("kv_heads=1"),
+    NO_STACKS("qk_norm=yes"),
+    NO_STACKS("qk_norm=all_heads"),
+    NO_STACKS("block=sandwich"),
+    NO_STACKS("block=alpha"),
+    NO_STACKS("parallel=one_norm"),
+    NO_STACKS("parallel=two_norms"),
+    NO_STACKS("keys=sinks"),
+    NO_STACKS("keys=shared"),
+    NO_STACKS("window=all"),
+    NO_STACKS("window=pattern"),
+    NO_STACKS("position=half"),
+    NO_STACKS("position=alibi"),
+    BY_STACKS("position=rope2d", "it needs mask = prefix"),
+    NO_STACKS("mask=prefix"),
+    NO_STACKS("mask=both"),
+    NO_STACKS("embed=narrow"),
+    NO_STACKS("mlp=aux"),
+    NO_STACKS("mlp=balanced"),
+    NO_STACKS("mtp=1"),
+    NO_STACKS("mtp=2"),
+    BY_STACKS("noise=yes", "noise on the embeddings of sources is not there yet"),
     BY_MTP("position=learned", "does not go with mtp_layers"),
     BY_MTP("position=rope2d", "it needs mask = prefix"),
     BY_MTP("mask=prefix", "does not go with mtp_layers"),

@@ -59,8 +59,16 @@ if have_ranks; then
     done
     rm -rf "$dir/kill"
     rank_killed 2 "--zero 3" --save-interval 2
+    on 2 rows --steps 10 --tensor 2 --sequence-parallel=yes
+    near rows "two ranks that divide matrices and rows"
+    on 2 stages --steps 10 --pipeline 2 --pipeline-stages 1,3
+    near stages "two ranks with layers of both stacks"
+    on 8 mesh --steps 10 --tensor 2 --pipeline 2 --zero 1
+    near mesh "a mesh of eight"
+    on 2 measured --steps 10 --pipeline 2 --pipeline-cost measured
+    near measured "a cut by time"
 else
-    skip_some 6 "ranks cannot be started here"
+    skip_some 10 "ranks cannot be started here"
 fi
 
 # --- what goes with what ---
@@ -110,6 +118,34 @@ is "$(answers beams | tr '\n' ',')" "dor ban,gim fel,ban hut,dor dor," "and foun
 must "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --temperature 0 --max-tokens 9 --threads 2 --slots 1 --out "$dir/alone"
 cmp -s "$dir/greedy/text/out.jsonl" "$dir/alone/text/out.jsonl"
 ok $? "one at a time, the same bytes"
+asked() { # asked NAME RANKS ARGS...: the same texts from ranks that divide the model
+    _n=$1 _r=$2
+    shift 2
+    $launch "$_r" -- "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --max-tokens 9 \
+        --threads 1 --tensor "$_r" --out "$dir/$_n" "$@" 2>"$dir/err"
+    is "$(answers "$_n" | tr '\n' ',')" "dor ban,gim fel,ban hut,dor dor," "two ranks that divide it say the same: $_n"
+}
+if have_ranks; then
+    asked both 2 --temperature 0
+    asked both-beams 2 --beams 3
+else
+    skip_some 2 "ranks cannot be started here"
+fi
+# How likely an answer is, of a model that has not learned much: what generating it found, token by token, over the cache.
+must "$stages/lf-sft" --data "$dir/qa/shards" --init-from "$dir/base/checkpoint" --source-length 64 --seq-length 64 --steps 100 --batch 4 --micro-batch 4 \
+    --lr 1e-2 --threads 1 --out "$dir/half"
+must "$stages/lf-generate" --checkpoint "$dir/half/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --temperature 0 --max-tokens 9 --logprobs 1 --threads 1 --out "$dir/likely"
+paste -d '|' "$dir/ask.jsonl" "$dir/likely/text/out.jsonl" | sed 's/^{"prompt":"\([^"]*\)"}|.*"text":"\([^"]*\)".*/{"prompt":"\1","completion":"\2"}/' >"$dir/said.jsonl"
+score() { "$stages/lf-score" --checkpoint "$dir/half/checkpoint" --tokenizer "$dir/text/tokenizer" --give logprobs --threads 1 --out "$dir/$1" "$2" 2>"$dir/err"; }
+score scored "$dir/said.jsonl"
+sum_of() { sed 's/"finish_reason".*//; s/.*"logprobs":\[\([^]]*\)\].*/\1/' "$dir/likely/text/out.jsonl" | tr ',' ' ' | awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i; print s }'; }
+sed 's/.*"logprob":\([^,]*\),.*/\1/' "$dir/scored/scores/scores.jsonl" >"$dir/a"
+sum_of | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 1e-5 && d > -1e-5 && $1 < -0.01)) bad = 1 } END { exit bad || NR != 4 }'
+ok $? "lf-score finds how likely answers are" "$(cat "$dir/err" "$dir/scored/scores/scores.jsonl"; head -2 "$dir/likely/text/out.jsonl")"
+echo '{"text":"ban dor"}' >"$dir/bare.jsonl"
+score bare "$dir/bare.jsonl"
+grep -q "nothing stands before the answer" "$dir/bare/scores/scores.jsonl"
+ok $? "and that a text without a source has no answer" "$(cat "$dir/err" "$dir/bare/scores/scores.jsonl")"
 # ours, the answer of another source, and its own words as they stand
 printf '{"context":"%s","choices":["%s","%s","%s"],"gold":%s}\n' "ban dor" "dor ban" "gim fel" "ban dor" 0 "hut ban" "jal ban" "ban hut" "hut ban" 1 \
     "fel gim" "fel gim" "dor ban" "gim fel" 2 >"$dir/choice.jsonl"
@@ -119,4 +155,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 25
+finish 33

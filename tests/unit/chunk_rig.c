@@ -75,7 +75,9 @@ bool rig_trains(const struct rig *g)
 
 static lf_graph *graph_of(const struct rig *g, struct rig_rank *k, int i, lf_err *err)
 {
+    const bool two = lf_model_is_seq2seq(lf_decoder_config(k->d));
     const struct lf_decoder_rows rows = {.rows = RIG_ROWS,
+                                         .source_rows = two ? RIG_SOURCES : 0,
                                          .n_docs = RIG_DOCS,
                                          .noise = g->m->noise,
                                          .chunk = g->w->n ? &g->chunk[i] : NULL};

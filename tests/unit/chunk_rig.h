@@ -14,7 +14,7 @@
 #include "engine/model/decoder.h"
 
 enum { RIG_SET = 12, RIG_CHUNKS = 8, RIG_MICRO = 6, RIG_TENSORS = 256 };
-enum { RIG_ROWS = 48, RIG_DOCS = 3, RIG_VOCAB = 45, RIG_LAYERS = 4 };
+enum { RIG_ROWS = 48, RIG_SOURCES = 40, RIG_DOCS = 3, RIG_VOCAB = 45, RIG_LAYERS = 4 };
 
 /* The last two are forward passes alone. */
 enum rig_head { RIG_LOSS = 0, RIG_LOGP, RIG_SCORE, RIG_SCORING, RIG_LOGITS };
@@ -95,7 +95,7 @@ struct rig_rank {
 
 /* What has arrived for a micro-batch and a chunk; NULL: not yet, or nothing crosses. */
 struct rig_box {
-    char *x, *dx, *load, *total;
+    char *x, *dx, *load, *total, *source, *dsource;
     bool forward, backward; /* something has */
 };
 

@@ -43,6 +43,28 @@ static void feed_mtp(const struct rig_part *p, int slot, const int32_t *cu, cons
     }
 }
 
+/* What the encoder of an encoder-decoder reads. */
+static void feed_source(const struct rig_part *p, int slot, int m)
+{
+    static const int32_t cu[RIG_DOCS + 1] = {0, 9, 17, 35};
+    int32_t tokens[RIG_SOURCES], positions[RIG_SOURCES], offsets[RIG_SOURCES];
+    int64_t samples[RIG_SOURCES];
+    for (int r = 0; r < RIG_SOURCES; r++) {
+        int d = 0;
+        while (d < RIG_DOCS - 1 && r >= cu[d + 1])
+            d++;
+        tokens[r] = (int32_t)(lf_rng_f64(5, 4, (uint64_t)(m * RIG_SOURCES + r)) * RIG_VOCAB);
+        positions[r] = r < cu[RIG_DOCS] ? r - cu[d] : 0;
+        offsets[r] = r;
+        samples[r] = m * 100 + d;
+    }
+    feed(p, slot, "source_tokens", tokens, sizeof tokens);
+    feed(p, slot, "source_positions", positions, sizeof positions);
+    feed(p, slot, "source_cu_seqlens", cu, sizeof cu);
+    feed(p, slot, "source_offsets", offsets, sizeof offsets);
+    feed(p, slot, "source_samples", samples, sizeof samples);
+}
+
 static void feed_batch(struct rig *g, int i, int slot, int m)
 {
     float noise[RIG_ROWS * 32];
@@ -93,6 +115,7 @@ static void feed_batch(struct rig *g, int i, int slot, int m)
     feed(p, slot, "turns", turns, sizeof turns);
     feed(p, slot, "blocks", blocks, sizeof blocks);
     feed(p, slot, "noise", noise, sizeof noise);
+    feed_source(p, slot, m);
 }
 
 /* ---- what crosses ---- */
@@ -127,10 +150,15 @@ static char *take(const struct rig_part *p, int slot, const char *name, size_t b
     return NULL;
 }
 
+static size_t row_bytes(const struct rig *g, int all)
+{
+    const size_t rows = (size_t)all / (g->w->sequence ? 2 : 1);
+    return rows * 32 * (g->w->compute == LF_F32 ? 4 : 2);
+}
+
 static size_t stream_bytes(const struct rig *g)
 {
-    const size_t rows = RIG_ROWS / (g->w->sequence ? 2 : 1);
-    return rows * 32 * (g->w->compute == LF_F32 ? 4 : 2);
+    return row_bytes(g, RIG_ROWS);
 }
 
 static size_t load_bytes(const struct rig_part *p)
@@ -164,6 +192,7 @@ static void take_forward(struct rig *g, int i, int m)
     const struct rig_part *p = &g->part[i];
     struct rig_box *to = &g->box[i + 1][m];
     to->x = take_cut(p, m % p->slots, "x", stream_bytes(g));
+    to->source = take_cut(p, m % p->slots, "source", row_bytes(g, RIG_SOURCES));
     to->load = take_cut(p, m % p->slots, "load", load_bytes(p));
     if (!to->x)
         tap_bail("chunk %d gives no x", i);
@@ -175,6 +204,7 @@ static void take_backward(struct rig *g, int i, int m)
     const struct rig_part *p = &g->part[i];
     struct rig_box *to = &g->box[i - 1][m];
     to->dx = take_cut(p, m % p->slots, "dx", stream_bytes(g));
+    to->dsource = take_cut(p, m % p->slots, "dsource", row_bytes(g, RIG_SOURCES));
     to->total = take_cut(p, m % p->slots, "load_total", load_bytes(p));
     if (!to->dx != (i <= g->r->frozen))
         tap_bail("chunk %d: dx", i);
@@ -215,6 +245,7 @@ static void forward(struct rig *g, int i, int m)
     if (g->w->spoil == 3 && m && here->x)
         memset(here->x, 0, stream_bytes(g));
     give(p, slot, "x", &here->x);
+    give(p, slot, "source", &here->source);
     give(p, slot, "load", &here->load);
     run(p, LF_FWD, m);
     if (i == g->n - 1) {
@@ -245,6 +276,7 @@ static void backward(struct rig *g, int i, int m)
     if (g->w->spoil == 2 && here->total)
         memset(here->total, 0, load_bytes(p));
     give(p, slot, "dx", &here->dx);
+    give(p, slot, "dsource", &here->dsource);
     give(p, slot, "load_total", &here->total);
     run(p,
         g->w->split && !g->w->joined        ? LF_BWD_INPUT

@@ -212,6 +212,26 @@ static const struct row rows[] = {
     {.name = "pictures, full", .set = {PICTURES("eva02")}, .recompute = LF_RECOMPUTE_FULL},
     {.name = "pictures, bf16", .set = {PICTURES("eva02")}, .compute = LF_BF16},
     {.name = "pictures, rms", .set = {PICTURES("internvit-rms")}},
+/* Encoder-decoders: positions by distance, and learned ones with norms behind the branches. */
+#define DISTANCES                                                                                  \
+    "encoder_layers=2", "kv_heads=8", "position=relative", "relative_buckets=8",                   \
+        "relative_distance=12"
+#define LEARNED                                                                                    \
+    "encoder_layers=1", "init_std=0.1", "kv_heads=8", "position=learned", "norm=layer",            \
+        "norm_bias=yes", "block=post", "embed_norm=yes", "tied_head=yes", "qkv_bias=yes",          \
+        "out_bias=yes", "mlp_bias=yes"
+    {.name = "two stacks", .set = {DISTANCES, "tied_head=yes", "logit_scale=0.25"}},
+    {.name = "two stacks, dropout",
+     .set = {DISTANCES, "relative_each_layer=yes", "encoder_heads=4", "encoder_ffn=48",
+             "embed_dropout=0.1", "attn_dropout=0.1", "attn_prob_dropout=0.1"}},
+    {.name = "two stacks, full", .set = {DISTANCES}, .recompute = LF_RECOMPUTE_FULL},
+    {.name = "two stacks, bf16", .set = {DISTANCES}, .compute = LF_BF16},
+    {.name = "two stacks, lora", .set = {DISTANCES}, .lora = 3},
+    {.name = "two stacks, learned", .set = {LEARNED}},
+    {.name = "two stacks, learned, bf16",
+     .set = {LEARNED},
+     .compute = LF_BF16,
+     .recompute = LF_RECOMPUTE_SELECTIVE},
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/ini.h"
 #include "engine/base/rng.h"
 #include "engine/graph/exec.h"
 #include "engine/graph/layout.h"
@@ -563,6 +564,49 @@ static void test_divided(void)
     lf_decoder_destroy(d);
 }
 
+/* init = t5: the standard deviations of T5 in transformers, by the name of the tensor there. */
+static void test_first_values(void)
+{
+    static const struct {
+        const char *ours, *theirs;
+        double std; /* with factor 0.5, d_model 32, d_kv 6, 4 heads, d_ff 48 */
+    } rows[] = {{"embed.weight", "shared", 0.5},
+                {"head.weight", "lm_head", 0.5},
+                {"relative.weight", "relative_attention_bias", 0.5 * 0.17677669529663687},
+                {"layers.1.attn.q.weight", "SelfAttention.q", 0.5 * 0.07216878364870322},
+                {"layers.1.attn.k.weight", "SelfAttention.k", 0.5 * 0.17677669529663687},
+                {"layers.1.attn.v.weight", "SelfAttention.v", 0.5 * 0.17677669529663687},
+                {"layers.1.attn.o.weight", "SelfAttention.o", 0.5 * 0.20412414523193154},
+                {"layers.1.cross.q.weight", "EncDecAttention.q", 0.5 * 0.07216878364870322},
+                {"layers.1.cross.k.weight", "EncDecAttention.k", 0.5 * 0.17677669529663687},
+                {"layers.1.cross.o.weight", "EncDecAttention.o", 0.5 * 0.20412414523193154},
+                {"encoder.layers.0.attn.q.weight", "encoder q", 0.5 * 0.07216878364870322},
+                {"encoder.layers.0.mlp.gate.weight", "wi_0", 0.5 * 0.17677669529663687},
+                {"encoder.layers.0.mlp.up.weight", "wi_1", 0.5 * 0.17677669529663687},
+                {"encoder.layers.0.mlp.down.weight", "wo", 0.5 * 0.14433756729740643}};
+    static const char text[] = "[model]\nfamily = t5-v1.1\nlayers = 2\nencoder_layers = 1\n"
+                               "hidden = 32\nheads = 4\nhead_dim = 6\nffn = 48\nvocab = 100\n"
+                               "max_positions = 64\ninit_std = 0.5\n";
+    lf_err err = LF_ERR_INIT;
+    lf_ini ini = {0};
+    lf_model_config c;
+    if (lf_ini_parse_text(&ini, text, strlen(text), "model", &err) ||
+        lf_model_config_from_ini(&c, &ini, "model", &err))
+        tap_bail("%s", err.text);
+    lf_ini_fini(&ini);
+    lf_decoder *d = lf_decoder_create(&c, 16, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (!d || !ps || lf_decoder_declare(d, ps, &err))
+        tap_bail("%s", err.text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int at = lf_pstore_find(ps, rows[i].ours);
+        tap_f64(at < 0 ? -1 : (double)lf_pstore_desc(ps, at)->init_std, rows[i].std, 1e-8,
+                rows[i].theirs);
+    }
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+}
+
 static void test_causal_file(const char *name, enum lf_dtype compute, int64_t window)
 {
     lf_model_config c;
@@ -576,6 +620,7 @@ int main(void)
     TAP(606, test_tables());
     TAP(6, test_errors());
     TAP(2, test_divided());
+    TAP(14, test_first_values());
     TAP(4, test_prefixes());
     TAP(2, test_scan_scales("0"));
     TAP(2, test_scan_scales("4"));

@@ -113,8 +113,31 @@ static void test_frozen(void)
     drop(&m);
 }
 
+/* Layers of an encoder-decoder: 16 tokens of a target beside 40 of its source. A layer of the
+ * encoder has attention of 40 keys a row; one of the decoder sees 8 of its own in the mean and 40
+ * of the source, whose rows make keys and values. */
+static void test_stacks(void)
+{
+    struct model m;
+    lf_err err = LF_ERR_INIT;
+    double by[6], encoder = 40.0 / 16 * (6.0 * (4 * 32 * 32 + 2 * 32 * 64) + 12.0 * 32 * 40),
+                  decoder = 6.0 * (4 * 32 * 32 + 2 * 32 * 64) +
+                            6.0 * (2 * 32 * 32 + 40.0 / 16 * 2 * 32 * 32) + 12.0 * 32 * (8 + 40);
+    make(&m, "[model]\nfamily = t5\nencoder_layers = 2\n" TINY);
+    memset(by, 0, sizeof by);
+    tap_rc(lf_model_layer_flops(by, &m.c, (struct lf_model_lengths){16, 40}, false, &err), 0, &err,
+           NULL, "FLOPs of two stacks");
+    tap_f64(by[0], encoder, 1e-6, "a layer of the encoder");
+    tap_f64(by[1], encoder, 1e-6, "the other one");
+    for (int l = 2; l < 5; l++)
+        tap_f64(by[l], decoder, 1e-6, "a layer of the decoder");
+    tap_f64(by[5], 6.0 * 100 * 32, 1e-6, "the head");
+    drop(&m);
+}
+
 int main(void)
 {
+    TAP(7, test_stacks());
     TAP(24, test_whole());
     TAP(2, test_adapter());
     TAP(3, test_frozen());
