@@ -16,8 +16,8 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     } rows[] = {{&s->mean, "span and denoise", span || denoise},
                 {&s->sentinel, "span", span},
                 {&s->n_sentinels, "span", span},
-                {&s->begin, "denoise", denoise},
-                {&p->ends, "denoise", denoise}};
+                {&s->begin, "denoise and nsp", denoise || p->paired},
+                {&p->ends, "denoise and nsp", denoise || p->paired}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].here && lf_optset_given(o, rows[i].member))
             return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
