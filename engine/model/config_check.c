@@ -817,6 +817,12 @@ static int check_both(const lf_model_config *c, lf_err *err)
     if (c->embed_narrow && c->output == LF_OUTPUT_TOKENS && !c->head_transform)
         CONTRADICTION("embed_narrow", "the head over the vocabulary is as wide as the embedding: "
                                       "head_transform leads to it");
+    if (c->embed_narrow && lf_model_by_hand(c, "embed_narrow") &&
+        other_encoder(c->family, "electra"))
+        CONTRADICTION("embed_narrow",
+                      "is of family = electra; the class of family %s has an embedding "
+                      "as wide as its stream",
+                      c->family);
     if (c->nsp_head && lf_model_by_hand(c, "nsp_head") && other_encoder(c->family, "bert"))
         CONTRADICTION("nsp_head", "is of family = bert; no class of family %s has it", c->family);
     if (!c->first_norm && (c->block != LF_BLOCK_PRE || c->parallel_block != LF_PARALLEL_NO ||
