@@ -17,10 +17,10 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     } rows[] = {{&p->mlm.share, "mlm, span and denoise",
                  p->objective == PRETRAIN_SPAN || p->objective == PRETRAIN_DENOISE},
                 {&p->mask_token, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
-                {&p->mlm.random, "mlm", false},
+                {&p->mlm.random, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
                 {&p->mlm.kept, "mlm", false},
                 {&p->spared, "mlm", false},
-                {&p->mlm.whole_words, "mlm", false},
+                {&p->mlm.whole_words, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
                 {&p->paired, "mlm", false},
                 {&p->separator, "mlm", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

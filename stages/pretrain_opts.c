@@ -182,7 +182,9 @@ static const lf_opt opts[] = {
      .def = "0.1",
      .max = 1,
      .field = LF_OPT_FIELD(CONFIG, mlm.random),
-     .help = "share of the hidden tokens for which any word stands"},
+     .help =
+         "share of the hidden tokens for which any word stands; with objective = denoise, of the "
+         "spans, unset: 0"},
     {.name = "mask_kept",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -203,7 +205,8 @@ static const lf_opt opts[] = {
      .def = "no",
      .field = LF_OPT_FIELD(CONFIG, mlm.whole_words),
      .help =
-         "with objective = mlm: all tokens of a word are hidden together; its words are those "
+         "with objective = mlm or denoise: all tokens of a word are hidden together, and spans "
+         "are of words; words are those "
          "that the tokenizer marks (##, spaces), which is the one beside the data or tokenizer"},
     {.name = "nsp",
      .type = LF_OPT_BOOL,

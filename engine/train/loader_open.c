@@ -335,6 +335,14 @@ static void hash_seq2seq(lf_hash *h, const lf_loader_config *c)
              (int)s->kind, s->source_length, c->decoder_start, s->share, s->mean, s->n_sentinels,
              s->sentinel, s->mask_token, s->begin);
     lf_hash_update(h, text, strlen(text) + 1);
+    if (s->random > 0) {
+        snprintf(text, sizeof text, "random %a", s->random);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+    if (s->words) {
+        lf_hash_update(h, "whole words", sizeof "whole words");
+        lf_hash_update(h, s->words->marks, s->words->n_marks);
+    }
     for (size_t i = 0; i < s->n_ends; i++) {
         snprintf(text, sizeof text, "ends %d", s->ends[i]);
         lf_hash_update(h, text, strlen(text) + 1);
