@@ -355,8 +355,8 @@ typedef struct lf_model_config {
     int label_row;  /* enum lf_model_label_row, of labels_of = text */
     int label_head; /* enum lf_model_label_head: what stands before the last matrix */
     bool label_bias;
-    /* besides tokens, of encoders: of each pair of texts two numbers, whether the second follows the
-     * first (nsp.c) */
+    /* besides tokens, of encoders: of each pair of texts two numbers, whether the second follows
+     * the first (nsp.c) */
     bool nsp_head;
     /* Heads of multi-token prediction (mtp.c), which stand behind the layers as layers L, L + 1 ...
      * of the kind of the last one; 0: none */

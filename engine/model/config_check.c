@@ -773,8 +773,8 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
-/* Is it another of the encoders that transformers has classes of? A part that only `one` of them has
- * would keep such a model from ever going out. */
+/* Is it another of the encoders that transformers has classes of? A part that only `one` of them
+ * has would keep such a model from ever going out. */
 static bool other_encoder(const char *family, const char *one)
 {
     static const char *const known[] = {"bert",       "roberta", "xlm-roberta", "camembert",

@@ -78,7 +78,8 @@
  * [R, 1]. Where heads of mtp_layers are trained, mtp.K.tokens and mtp.K.targets i32 [R, 1] for K =
  * 1, 2 ... are tokens and targets of the row K further on (lf_decoder_ahead); where nsp_head is,
  * nsp.targets i32 [R, 1] are classes of pairs (nsp.c). Training with dropout also has samples i64
- * [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the sample. (Positions restart in each document, so they would repeat random decisions.)
+ * [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the sample.
+ * (Positions restart in each document, so they would repeat random decisions.)
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H

@@ -23,10 +23,10 @@
  *
  * Denoising takes out ceil(share n) tokens. Lengths of spans are drawn from a Poisson distribution
  * until they have that sum; the last is cut, and no more spans are drawn than tokens are taken out.
- * All orders of these spans and of the tokens that stay are equally likely. With `words` all of this
- * is of whole words (mlm.h) in place of tokens. With `random` any word of the vocabulary stands for
- * such a share of the spans in place of mask_token. (fairseq has both as --mask-random and the words
- * of --mask-length span-poisson.)
+ * All orders of these spans and of the tokens that stay are equally likely. With `words` all of
+ * this is of whole words (mlm.h) in place of tokens. With `random` any word of the vocabulary
+ * stands for such a share of the spans in place of mask_token. (fairseq has both, as --mask-random
+ * and as the words of --mask-length span-poisson.)
  *
  * What is drawn is a function of seed, global sample and number of the draw. So a text is corrupted
  * otherwise whenever it comes again, and neither ranks nor micro-batches nor resumes change it.
