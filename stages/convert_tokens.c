@@ -90,7 +90,7 @@ static int end_tokens(struct lf_convert_tokens *k, const struct sources *s, lf_e
 {
     json_t *ids = json_object_get(s->kept, "eos_token_ids");
     lf_gen_config g;
-    int rc = lf_gen_config_read(&g, s->dir, err);
+    int rc = lf_gen_config_read(&g, s->dir, false, err);
     for (size_t i = 0; i < g.n_eos && rc == 0; i++)
         add_eos(k, g.eos[i]);
     for (size_t i = 0, none = !k->n_eos; none && i < json_array_size(ids); i++)

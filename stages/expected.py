@@ -41,7 +41,7 @@ COUNTED = ("roberta", "xlm-roberta", "camembert")
 
 def masked(config):
     """Is it an encoder that fills in hidden tokens?"""
-    return any(c.endswith("ForMaskedLM") for c in config.architectures or [])
+    return any(c.endswith("ForMaskedLM") or c == "BertForPreTraining" for c in config.architectures or [])
 
 
 LABELS = {"ForSequenceClassification": "AutoModelForSequenceClassification", "ForTokenClassification": "AutoModelForTokenClassification",

@@ -128,7 +128,8 @@ static int open_eyes(generate *g, lf_err *err)
     lf_model_config model;
     bool have = false;
     int rc = lf_runner_config(&model, g->checkpoint, err);
-    if (rc == 0 && lf_model_is_seq2seq(&model) && g->tok && lf_tokenizer_eos(g->tok) >= 0) {
+    g->s.seq2seq = rc == 0 && lf_model_is_seq2seq(&model);
+    if (g->s.seq2seq && g->tok && lf_tokenizer_eos(g->tok) >= 0) {
         g->s.d.answers = true;
         g->s.d.source_end = (int32_t)lf_tokenizer_eos(g->tok);
     }

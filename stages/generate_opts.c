@@ -121,14 +121,40 @@ static const lf_opt opts[] = {
      .max = 1e9,
      .unit = "tokens",
      .help = "end tokens are forbidden before"},
+    {.name = "no_repeat_ngram_size",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "0",
+     .max = 1e6,
+     .unit = "tokens",
+     .help = "no so many tokens in a row, of the prompt too, come a second time; 0: they may"},
+    {.name = "first_token",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = 2147483646.0,
+     .help = "number of the token that a continuation begins with, whatever the model says; -1: "
+             "it is drawn"},
+    {.name = "last_token",
+     .type = LF_OPT_INT,
+     .cls = ID,
+     .def = "-1",
+     .min = -1,
+     .max = 2147483646.0,
+     .help = "of the one that fills max_tokens; -1: it is drawn"},
     {.name = "raw",
      .type = LF_OPT_BOOL,
      .cls = ID,
      .def = "no",
-     .help = "take no defaults (temperature, top_k, top_p, min_p, repetition_penalty, max_tokens) "
-             "from generation_config.json",
+     .help = "take no defaults (temperature, top_k, beams, max_tokens ...) from "
+             "generation_config.json",
      .more = "Without it the values that this file beside the tokenizer states hold where no "
-             "option is given, and are printed; do_sample false is temperature 0."},
+             "option is given, and are printed; do_sample false is temperature 0. It may say "
+             "temperature, top_k, top_p, min_p, repetition_penalty, max_new_tokens, "
+             "min_new_tokens, num_beams, length_penalty, early_stopping, no_repeat_ngram_size, "
+             "forced_eos_token_id and, of encoder-decoders, forced_bos_token_id, max_length and "
+             "min_length. With do_sample its beams are left out."},
     {.name = "temperature",
      .group = "sampling",
      .type = LF_OPT_FLOAT,

@@ -13,6 +13,7 @@ typedef struct generate_settings {
     lf_gen_defaults d;
     /* set[i]: the user gave the value, so generation_config.json does not count */
     bool raw, set[LF_GEN_KEYS];
+    bool seq2seq; /* the model is an encoder-decoder */
     const char **stop, **eos;
     size_t n_eos;
     int32_t *end;

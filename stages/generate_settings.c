@@ -100,6 +100,9 @@ int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err
                               (enum lf_beams_early)lf_optset_choice(o, "early_stopping")};
     d->max_tokens = lf_optset_int(o, "max_tokens");
     d->min_tokens = lf_optset_int(o, "min_tokens");
+    d->no_repeat = lf_optset_int(o, "no_repeat_ngram_size");
+    d->first_token = lf_optset_int(o, "first_token") + 1;
+    d->last_token = lf_optset_int(o, "last_token") + 1;
     d->top_logprobs = lf_optset_int(o, "logprobs");
     d->prompt_logprobs = lf_optset_int(o, "prompt_logprobs");
     d->truncate_prompt = lf_optset_int(o, "truncate_prompt_tokens");
@@ -125,16 +128,27 @@ int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err
 
 static void take(lf_gen_defaults *d, enum lf_gen_key k, double v)
 {
-    double *doubles[LF_GEN_KEYS] = {[LF_GEN_TEMPERATURE] = &d->params.temperature,
-                                    [LF_GEN_TOP_P] = &d->params.top_p,
-                                    [LF_GEN_MIN_P] = &d->params.min_p,
-                                    [LF_GEN_REPETITION_PENALTY] = &d->params.repetition_penalty};
-    if (k == LF_GEN_TOP_K)
-        d->params.top_k = (int64_t)v;
-    else if (k == LF_GEN_MAX_TOKENS)
-        d->max_tokens = (int64_t)v;
-    else
-        *doubles[k] = v;
+    const struct {
+        double *real;
+        int64_t *count;
+    } to[LF_GEN_KEYS] = {[LF_GEN_TEMPERATURE] = {.real = &d->params.temperature},
+                         [LF_GEN_TOP_P] = {.real = &d->params.top_p},
+                         [LF_GEN_MIN_P] = {.real = &d->params.min_p},
+                         [LF_GEN_REPETITION_PENALTY] = {.real = &d->params.repetition_penalty},
+                         [LF_GEN_LENGTH_PENALTY] = {.real = &d->beams.length_penalty},
+                         [LF_GEN_TOP_K] = {.count = &d->params.top_k},
+                         [LF_GEN_MAX_TOKENS] = {.count = &d->max_tokens},
+                         [LF_GEN_MIN_TOKENS] = {.count = &d->min_tokens},
+                         [LF_GEN_BEAMS] = {.count = &d->beams.n},
+                         [LF_GEN_NO_REPEAT] = {.count = &d->no_repeat},
+                         [LF_GEN_FIRST_TOKEN] = {.count = &d->first_token},
+                         [LF_GEN_LAST_TOKEN] = {.count = &d->last_token}};
+    if (k == LF_GEN_EARLY_STOPPING)
+        d->beams.early = (enum lf_beams_early)v;
+    else if (to[k].real)
+        *to[k].real = v;
+    else /* tokens are numbered from 1 there */
+        *to[k].count = (int64_t)v + (k == LF_GEN_FIRST_TOKEN || k == LF_GEN_LAST_TOKEN);
 }
 
 int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok,
@@ -146,7 +160,7 @@ int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok,
     int rc = lf_infer_end_tokens(&s->end, &s->d.n_end, tok, tokenizer_path, s->eos, s->n_eos, err);
     s->d.end = s->end;
     if (rc == 0 && tokenizer_path)
-        rc = lf_gen_config_read(&c, tokenizer_path, err);
+        rc = lf_gen_config_read(&c, tokenizer_path, s->seq2seq, err);
     for (int k = 0; rc == 0 && k < LF_GEN_KEYS; k++) {
         if (!c.has[k] || s->set[k])
             continue;

@@ -78,7 +78,7 @@ static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const ch
                           lf_err *err)
 {
     lf_gen_config c;
-    int rc = lf_gen_config_read(&c, dir, err);
+    int rc = lf_gen_config_read(&c, dir, false, err);
     for (size_t i = 0; i < c.n_eos && rc == 0; i++) {
         if (c.eos[i] >= (int64_t)lf_tokenizer_vocab_size(t))
             rc = lf_fail(err, LF_EFORMAT,

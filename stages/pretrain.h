@@ -38,7 +38,11 @@ struct pretrain {
     lf_mlm mlm;
     int64_t mask_token;
     lf_opt_list spared; /* the rows of mask_spared */
-    /* with objective = span and denoise, besides c.seq2seq */
+    bool paired;        /* nsp: texts are pairs */
+    lf_nsp nsp;
+    int64_t separator;
+    /* with objective = span and denoise, besides c.seq2seq; begin_token and sentence_ends with nsp
+     * too */
     lf_opt_list ends; /* the rows of sentence_ends */
 };
 

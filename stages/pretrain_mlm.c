@@ -17,10 +17,12 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     } rows[] = {{&p->mlm.share, "mlm, span and denoise",
                  p->objective == PRETRAIN_SPAN || p->objective == PRETRAIN_DENOISE},
                 {&p->mask_token, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
-                {&p->mlm.random, "mlm", false},
+                {&p->mlm.random, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
                 {&p->mlm.kept, "mlm", false},
                 {&p->spared, "mlm", false},
-                {&p->mlm.whole_words, "mlm", false}};
+                {&p->mlm.whole_words, "mlm and denoise", p->objective == PRETRAIN_DENOISE},
+                {&p->paired, "mlm", false},
+                {&p->separator, "mlm", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].here && lf_optset_given(o, rows[i].member))
             return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
@@ -90,6 +92,29 @@ int lf_pretrain_read_ids(struct pretrain *p, const char *option, const lf_opt_li
     return 0;
 }
 
+/* The pairs of texts of next sentence prediction. */
+static int read_nsp(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    lf_nsp *n = &p->nsp;
+    const void *const needed[] = {&p->c.seq2seq.begin, &p->separator};
+    static const char *const words[] = {
+        "begin_token, the number of the token that begins a pair of texts, such as [CLS]",
+        "separator, the number of the token behind each text of a pair, such as [SEP]"};
+    for (int i = 0; i < 2; i++)
+        if (p->paired && !lf_optset_given(o, needed[i]))
+            return lf_fail(err, LF_EINVAL, "nsp needs %s", words[i]);
+    if (!p->paired)
+        return lf_optset_given(o, &p->separator)
+                   ? lf_fail(err, LF_EINVAL, "separator belongs to nsp = yes")
+                   : 0;
+    n->begin = p->c.seq2seq.begin;
+    n->separator = (int32_t)p->separator;
+    int rc = lf_pretrain_read_ids(p, "sentence_ends", &p->ends, &n->ends, &n->n_ends, err);
+    rc = rc != 0 ? rc : lf_nsp_check(n, 0, err);
+    p->c.nsp = n;
+    return rc;
+}
+
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     if (p->objective != PRETRAIN_MLM)
@@ -105,7 +130,7 @@ int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err)
     rc = lf_pretrain_read_ids(p, "mask_spared", &p->spared, &p->mlm.spared, &p->mlm.n_spared, err);
     rc = rc != 0 ? rc : lf_mlm_check(&p->mlm, 0, err);
     p->c.mlm = &p->mlm;
-    return rc;
+    return rc != 0 ? rc : read_nsp(p, o, err);
 }
 
 int lf_pretrain_open_words(struct pretrain *p, lf_err *err)

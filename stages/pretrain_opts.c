@@ -182,7 +182,9 @@ static const lf_opt opts[] = {
      .def = "0.1",
      .max = 1,
      .field = LF_OPT_FIELD(CONFIG, mlm.random),
-     .help = "share of the hidden tokens for which any word stands"},
+     .help =
+         "share of the hidden tokens for which any word stands; with objective = denoise, of the "
+         "spans, unset: 0"},
     {.name = "mask_kept",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -203,8 +205,28 @@ static const lf_opt opts[] = {
      .def = "no",
      .field = LF_OPT_FIELD(CONFIG, mlm.whole_words),
      .help =
-         "with objective = mlm: all tokens of a word are hidden together; its words are those "
+         "with objective = mlm or denoise: all tokens of a word are hidden together, and spans "
+         "are of words; words are those "
          "that the tokenizer marks (##, spaces), which is the one beside the data or tokenizer"},
+    {.name = "nsp",
+     .type = LF_OPT_BOOL,
+     .cls = ID,
+     .def = "no",
+     .field = LF_OPT_FIELD(CONFIG, paired),
+     .help =
+         "with objective = mlm: texts are pairs, of which half follow each other, and the model "
+         "says which ([model] nsp_head); BERT's next sentence prediction",
+     .more = "Each piece of a document that a sequence has becomes begin_token A separator B "
+             "separator, where B is the rest of it or of another document of the same data. The "
+             "loss is that of hidden tokens plus that of pairs, each a mean of its own."},
+    {.name = "separator",
+     .type = LF_OPT_COUNT,
+     .cls = ID,
+     .def = "0",
+     .max = 2147483647.0,
+     .field = LF_OPT_FIELD(CONFIG, separator),
+     .help = "with nsp: number of the token behind each text of a pair, such as [SEP]; needed "
+             "there"},
     {.name = "span_length",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -240,14 +262,15 @@ static const lf_opt opts[] = {
      .max = 2147483647.0,
      .field = LF_OPT_FIELD(CONFIG, c.seq2seq.begin),
      .help = "with objective = denoise: token that begins sources and targets, such as <s>; -1: "
-             "none"},
+             "none. With nsp: that of pairs, such as [CLS]; needed there"},
     {.name = "sentence_ends",
      .type = LF_OPT_STR,
      .cls = ID,
      .flags = LF_OPT_REPEAT,
      .field = LF_OPT_FIELD(CONFIG, ends),
-     .help = "with objective = denoise: ID or FIRST-LAST, tokens that end a sentence; unset: "
-             "sentences stay in order"},
+     .help =
+         "with objective = denoise or nsp: ID or FIRST-LAST, tokens that end a sentence; unset: "
+         "sentences stay in order, and texts of pairs end anywhere"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only"),
     LF_TRAIN_SOURCE_ROW,

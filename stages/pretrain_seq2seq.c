@@ -16,8 +16,8 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     } rows[] = {{&s->mean, "span and denoise", span || denoise},
                 {&s->sentinel, "span", span},
                 {&s->n_sentinels, "span", span},
-                {&s->begin, "denoise", denoise},
-                {&p->ends, "denoise", denoise}};
+                {&s->begin, "denoise and nsp", denoise || p->paired},
+                {&p->ends, "denoise and nsp", denoise || p->paired}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].here && lf_optset_given(o, rows[i].member))
             return lf_fail(err, LF_EINVAL, "%s belongs to objective = %s",
@@ -31,7 +31,7 @@ static int refuse_next(const struct pretrain *p, const lf_optset *o, lf_err *err
     const struct lf_train_config *c = &p->c;
     const void *const members[] = {&c->megatron_order, &c->mtp_weight, &c->max_patches, &c->packing,
                                    &p->samples.interval};
-    const char *given = lf_train_samples_given(&p->samples, o, true);
+    const char *given = lf_train_samples_given(&p->samples, o, !p->mlm.whole_words);
     for (size_t i = 0; i < sizeof members / sizeof *members && !given; i++)
         given = lf_optset_given(o, members[i]);
     return given ? lf_fail(err, LF_EINVAL,
@@ -66,6 +66,8 @@ int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err
     s->kind = span ? LF_SEQ2SEQ_SPAN : LF_SEQ2SEQ_DENOISE;
     s->share = span || lf_optset_given(o, &p->mlm.share) ? p->mlm.share : SHARE_DENOISE;
     s->mask_token = (int32_t)p->mask_token;
+    s->random = !span && lf_optset_given(o, &p->mlm.random) ? p->mlm.random : 0;
+    s->words = p->mlm.whole_words ? &p->mlm : NULL;
     rc = lf_pretrain_read_ids(p, "sentence_ends", &p->ends, &s->ends, &s->n_ends, err);
     return rc != 0 ? rc : lf_seq2seq_check(s, p->c.seq_length, 0, err);
 }

@@ -31,6 +31,7 @@ typedef struct score {
     bool append_eos, best;
     struct lf_rm_opts run;
     char *adapter; /* run.adapter, where it was found */
+    lf_glue glue;  /* task NULL: inputs are no files of GLUE */
     struct lf_rm_rows_opts rows_opts;
     char no_chat[1024];
     lf_tokenizer *tok;
@@ -150,7 +151,15 @@ static int read_rows(score *s, const lf_optset *o, lf_err *err)
         return rc;
     r->shape.columns = s->columns;
     r->shape.roles = s->roles;
-    return lf_shape_check(&r->shape, err);
+    rc = lf_glue_set(&s->glue, lf_optset_str(o, "glue"), lf_optset_str(o, "glue_between"), err);
+    if (rc == 0 && s->glue.task && r->shape.shape != LF_SHAPE_PROMPT &&
+        r->shape.shape != LF_SHAPE_AUTO)
+        rc = lf_fail(err, LF_EINVAL, "glue makes rows of prompts: say shape = prompt");
+    if (s->glue.task) {
+        r->glue = &s->glue;
+        r->shape.shape = LF_SHAPE_PROMPT;
+    }
+    return rc != 0 ? rc : lf_shape_check(&r->shape, err);
 }
 
 /* What is made of texts. */

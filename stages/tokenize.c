@@ -262,6 +262,24 @@ static int read_media(tokenize *s, const lf_optset *o, lf_err *err)
         err);
 }
 
+/* Lines of GLUE's files are rows of this shape. */
+static int read_glue(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    int rc = lf_glue_set(&s->glue, lf_optset_str(o, "glue"), lf_optset_str(o, "glue_between"), err);
+    if (rc != 0 || !s->glue.task)
+        return rc;
+    if (s->shape.shape != LF_SHAPE_PROMPT)
+        return lf_fail(err, LF_EINVAL, "glue makes rows of prompts: say shape = prompt");
+    if (s->media.on || s->corpus.class_mark)
+        return lf_fail(err, LF_EINVAL, "glue is of texts, without pictures");
+    s->corpus.format = LF_CORPUS_TEXT;
+    s->corpus.split = LF_CORPUS_LINE;
+    s->corpus.rows_only = NULL;
+    s->corpus.arrays = false;
+    s->corpus.glue = &s->glue;
+    return 0;
+}
+
 /* Pictures in folders of their classes are rows of this shape. */
 static int read_classes(tokenize *s, lf_err *err)
 {
@@ -303,6 +321,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = read_media(s, o, err);
     if (rc == 0 && lf_optset_bool(o, "class_folders"))
         rc = read_classes(s, err);
+    if (rc == 0)
+        rc = read_glue(s, o, err);
     if (rc != 0)
         return rc;
     s->append_eos = lf_optset_bool(o, "append_eos");

@@ -167,6 +167,17 @@ static const lf_opt opts[] = {
      .help = "the input is a folder that has a folder of pictures for each class: rows of shape "
              "prompt, with the number of the class, from 0 in the order of the folders' names, as "
              "label, and its name as class"},
+    {.name = "glue",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help = "inputs are .tsv files of this task of GLUE: cola, sst2, mrpc, qqp, stsb, mnli, qnli, "
+             "rte or wnli. A line becomes a row of shape prompt with label",
+     .more = "Two texts become one prompt, with glue_between between them: give special_in_text = "
+             "token where that is a token. Classes in words are numbered as GLUE's baselines do."},
+    {.name = "glue_between",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help = "between two texts of a line; unset: [SEP]"},
     {.name = "picture_check",
      .type = LF_OPT_ENUM,
      .cls = ID,

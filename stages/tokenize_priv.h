@@ -52,6 +52,7 @@ typedef struct tokenize {
     const lf_optset *o;
     const char **inputs;
     lf_energon_opts energon; /* of corpus */
+    lf_glue glue;            /* task NULL: inputs are no files of GLUE */
     lf_corpus_args corpus;
     lf_shape_opts shape;
     tok_media media;

@@ -113,6 +113,7 @@ static void add_use(lf_buf *b, const struct lf_convert_card *c)
                         : score                         ? "AutoModelForSequenceClassification"
                         : m->output == LF_OUTPUT_LABELS ? label_classes[m->labels_of]
                         : c->family->sight              ? "AutoModelForImageTextToText"
+                        : lf_model_tells_pairs(m)       ? "AutoModelForPreTraining"
                         : both                          ? "AutoModelForMaskedLM"
                                                         : "AutoModelForCausalLM";
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,

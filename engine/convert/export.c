@@ -550,6 +550,9 @@ static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err
         o || !ex->o->tokenizer || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
     if (rc == 0 && !o && !(o = json_pack("{s:b}", "_from_model_config", true)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0 && lf_model_is_seq2seq(&ex->config) &&
+        json_object_set_new(o, "decoder_start_token_id", json_integer(ex->config.decoder_start)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
         rc = set_tokens(ex, o, err);
     if (rc == 0)

@@ -96,7 +96,7 @@ static const struct lf_hf_key roberta_keys[] = ROBERTA_KEYS("50265"),
         {"qa_outputs.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=span"},                           \
     {                                                                                              \
         model "pooler.", LF_MAP_LEFT_OUT, "the pooler, which heads over whole texts read",         \
-            "label_head!=tanh"                                                                     \
+            "label_head!=tanh nsp_head=no"                                                         \
     }
 
 static const struct lf_map_row bert_rows[] = {
@@ -108,8 +108,9 @@ static const struct lf_map_row bert_rows[] = {
     {"cls.predictions.bias", LF_MAP_COPY, "head.bias", NULL},
     {"cls.predictions.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},
     {"cls.predictions.decoder.bias", LF_MAP_TIED, "head.bias", NULL},
+    {"cls.seq_relationship.{P}", LF_MAP_COPY, "nsp.{P}", "nsp_head=yes"},
     {"cls.seq_relationship.", LF_MAP_LEFT_OUT, "the head that says whether texts follow each other",
-     NULL},
+     "nsp_head=no"},
     {0},
 };
 
@@ -172,6 +173,7 @@ const struct lf_hf_family lf_hf_bert = {
     .name = "bert",
     .model_type = "bert",
     .architecture = "BertForMaskedLM",
+    .pairs = "BertForPreTraining",
     .label_classes = LABELS("Bert"),
     .native = true,
     .prefix = "bert.",

@@ -170,6 +170,8 @@ struct lf_hf_family {
     /* "architectures" of models with output = labels, by enum lf_model_labels_of; NULL: there is no
      * such class, but texts go to the classifier */
     const char *label_classes[3];
+    /* "architectures" of one with nsp_head (BERT); NULL: there is none */
+    const char *pairs;
     /* "architectures" of a model that tells of each token by one number, behind label_head = gelu,
      * whether it was replaced (ELECTRA); NULL: there is none */
     const char *discriminator;

@@ -448,8 +448,9 @@ int64_t lf_hf_labels(json_t *config)
 static int check_class(const lf_hf_reader *r, const lf_model_config *c,
                        const struct lf_hf_family *f, const char *class, lf_err *err)
 {
-    static const char *const ends[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
-                                       "ForPreTraining"}; /* rows leave its second head out */
+    static const char *const ends[] = {
+        "ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
+        "ForPreTraining"}; /* rows leave a head out that is not read */
     if (!f->architecture || strcmp(class, f->architecture) == 0)
         return 0;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
@@ -493,6 +494,7 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
         c->label_head = LF_LABEL_GELU;
         return rc;
     }
+    c->nsp_head = f->pairs && strcmp(f->pairs, class) == 0;
     const bool own = of >= 0 && f->label_classes[of] && strcmp(f->label_classes[of], class) == 0;
     if (of < 0 || (of != LF_LABELS_OF_TEXT && !own))
         return check_class(r, c, f, class, err);
@@ -703,7 +705,7 @@ static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
 const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *c)
 {
     if (c->output == LF_OUTPUT_TOKENS)
-        return f->architecture;
+        return f->pairs && c->nsp_head ? f->pairs : f->architecture;
     if (f->discriminator && discriminates(c))
         return f->discriminator;
     if (c->output == LF_OUTPUT_LABELS && f->label_classes[c->labels_of])

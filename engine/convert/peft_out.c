@@ -57,12 +57,18 @@ static json_t *number(double x)
     return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x);
 }
 
-/* PEFT's class for generation takes models that generate alone. */
+/* PEFT has a class for each kind of model; that for generation takes models that generate alone. */
 static const char *task_of(const struct lf_peft *p)
 {
-    return p->ac.head                                        ? "SEQ_CLS"
-           : lf_decoder_config(p->dec)->mask == LF_MASK_BOTH ? "FEATURE_EXTRACTION"
-                                                             : "CAUSAL_LM";
+    static const char *const labels[] = {[LF_LABELS_OF_TEXT] = "SEQ_CLS",
+                                         [LF_LABELS_OF_TOKEN] = "TOKEN_CLS",
+                                         [LF_LABELS_OF_SPAN] = "QUESTION_ANS"};
+    const lf_model_config *c = lf_decoder_config(p->dec);
+    return p->ac.head                      ? "SEQ_CLS"
+           : c->output == LF_OUTPUT_LABELS ? labels[c->labels_of]
+           : lf_model_is_seq2seq(c)        ? "SEQ_2_SEQ_LM"
+           : c->mask == LF_MASK_BOTH       ? "FEATURE_EXTRACTION"
+                                           : "CAUSAL_LM";
 }
 
 static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a, lf_err *err)

@@ -43,6 +43,7 @@ struct search {
     struct beam *held, *spare, *result; /* [n] each */
     size_t n_results;
     struct next *next; /* [most_next] the best first */
+    uint8_t *barred;   /* [vocab] of the run, all 0: tokens that would repeat */
     size_t most_next, n_next;
 };
 
@@ -59,7 +60,8 @@ struct beam_run {
     int32_t *want, *want_slot;            /* [most] */
     int64_t most;
     lf_sampler *sampler;
-    gen_seq **done; /* [n_jobs] */
+    uint8_t *barred; /* [vocab] */
+    gen_seq **done;  /* [n_jobs] */
     size_t delivered;
 };
 
@@ -167,6 +169,7 @@ static int open_search(struct beam_run *g, struct search *s, const lf_gen_job *j
                          .cap = lf_gen_most_tokens(g->m, j),
                          .n = (int32_t)j->beams.n,
                          .n_open = 1,
+                         .barred = g->barred,
                          .most_next = continuations(j)};
     int rc = create_beams(&s->held, s, pages, err);
     rc = rc == 0 ? create_beams(&s->spare, s, pages, err) : rc;
@@ -283,25 +286,41 @@ static bool ends(const lf_gen_job *j, int32_t token)
     return false;
 }
 
-/* The continuations of a beam. */
+/* Marks, or unmarks, what no_repeat forbids behind a beam. */
+static void bar(const struct search *s, const struct beam *b, uint8_t as)
+{
+    int32_t token;
+    for (size_t at = 0; lf_gen_repeats(s->job, b->tok, b->n_tok, &at, &token);)
+        s->barred[token] = as;
+}
+
+/* The continuations of a beam. One that is forced counts as certain. */
 static int look(struct search *s, int32_t beam, const float *z, float lse, int64_t vocab,
                 lf_err *err)
 {
     struct beam *b = &s->held[beam];
-    const bool early = (int64_t)(b->n_tok - s->job->n_prompt) < s->job->min_tokens;
+    const size_t prompt = s->job->n_prompt, index = b->n_tok - prompt;
+    const bool early = (int64_t)index < s->job->min_tokens;
+    const int32_t forced = lf_gen_forced(s->job, index, s->cap - prompt);
     b->seen = true;
     if (!isfinite(lse))
         return lf_fail(err, LF_ENUMERIC,
                        "request '%s': the logits behind token %zu are not finite; the weights are "
                        "damaged or diverged",
                        s->job->id, b->n_tok - 1);
+    if (forced >= 0) {
+        offer(s, (struct next){b->score, 0, beam, forced});
+        return 0;
+    }
+    bar(s, b, 1);
     for (int32_t t = 0; t < vocab; t++) {
         const float logprob = z[t] - lse, score = b->score + logprob;
         if (s->n_next == s->most_next && score < s->next[s->n_next - 1].score)
             continue;
-        if (!(early && ends(s->job, t)))
+        if (!s->barred[t] && !(early && ends(s->job, t)))
             offer(s, (struct next){score, logprob, beam, t});
     }
+    bar(s, b, 0);
     return 0;
 }
 
@@ -338,11 +357,11 @@ static void keep(struct search *s, const struct next *c, size_t tokens)
     s->result[at].score = score;
 }
 
-/* Takes up the beams that go on. The first of each past takes its pages. */
-static void go_on(struct beam_run *g, struct search *s, const struct next *const *chosen)
+/* Takes up the n beams that go on. The first of each past takes its pages. */
+static void go_on(struct beam_run *g, struct search *s, const struct next *const *chosen, int32_t n)
 {
     const size_t page = (size_t)g->m->page_tokens;
-    for (int32_t i = 0; i < s->n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         const int32_t past = chosen[i]->beam;
         const struct beam *from = &s->held[past];
         bool first = true;
@@ -359,7 +378,7 @@ static void go_on(struct beam_run *g, struct search *s, const struct next *const
     struct beam *was = s->held;
     s->held = s->spare;
     s->spare = was;
-    s->n_open = s->n;
+    s->n_open = n;
 }
 
 /* Has the best sequence held no chance any more? */
@@ -389,10 +408,10 @@ static void advance(struct beam_run *g, struct search *s, bool *over)
             keep(s, c, tokens);
         }
     }
-    *over = last || (s->n_results == (size_t)s->n && j->beams.early == LF_BEAMS_YES) ||
+    *over = last || n == 0 || (s->n_results == (size_t)s->n && j->beams.early == LF_BEAMS_YES) ||
             hopeless(s, chosen[0]->score, tokens);
     if (!*over)
-        go_on(g, s, chosen);
+        go_on(g, s, chosen, n);
     s->n_next = 0;
 }
 
@@ -425,6 +444,11 @@ static int deliver_one(struct beam_run *g, const lf_gen_job *j, const struct bea
 static int finish(struct beam_run *g, struct search *s, lf_err *err)
 {
     int rc = 0;
+    /* what is forced or forbidden may leave fewer ways to go than beams */
+    if (s->job[s->n_jobs - 1].sample >= s->n_results)
+        rc = lf_fail(err, LF_EINVAL,
+                     "request '%s': the search has %zu results, and %u are asked for", s->job->id,
+                     s->n_results, s->job[s->n_jobs - 1].sample + 1);
     for (size_t i = 0; i < s->n_jobs && rc == 0; i++)
         rc = deliver_one(g, s->job + i, &s->result[s->job[i].sample], err);
     for (int32_t i = 0; i < s->n_open; i++)
@@ -541,8 +565,9 @@ static int allocate(struct beam_run *g, lf_err *err)
     g->want_slot = lf_calloc(most, sizeof *g->want_slot, err);
     g->done = lf_calloc(g->w->n_jobs, sizeof *g->done, err);
     g->sampler = lf_sampler_create(g->m->vocab, err);
+    g->barred = lf_calloc((size_t)g->m->vocab, 1, err);
     if (!g->searches || !g->holders || !g->free_pages || !g->table || !g->row_tok || !g->row_pos ||
-        !g->row_seq || !g->want || !g->want_slot || !g->done || !g->sampler)
+        !g->row_seq || !g->want || !g->want_slot || !g->done || !g->sampler || !g->barred)
         return LF_ENOMEM;
     for (size_t i = 0; i < pages; i++)
         g->free_pages[g->n_free++] = (int32_t)(pages - 1 - i);
@@ -556,8 +581,8 @@ static void release(struct beam_run *g)
     for (size_t i = 0; g->done && i < g->w->n_jobs; i++)
         lf_gen_seq_free(g->done[i]);
     lf_sampler_destroy(g->sampler);
-    void *blocks[] = {g->searches, g->holders, g->free_pages, g->table,     g->row_tok,
-                      g->row_pos,  g->row_seq, g->want,       g->want_slot, g->done};
+    void *blocks[] = {g->searches, g->holders, g->free_pages, g->table, g->row_tok, g->row_pos,
+                      g->row_seq,  g->want,    g->want_slot,  g->done,  g->barred};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }

@@ -200,6 +200,11 @@ typedef struct lf_gen_job {
     int64_t max_tokens;
     /* before these tokens, end tokens are forbidden and stop strings are ignored */
     int64_t min_tokens;
+    /* n > 0: no n tokens, of the prompt too, come a second time (transformers: n-grams) */
+    int64_t no_repeat;
+    /* the first token of an output, and the one that fills max_tokens, whatever the model says: a
+     * token + 1; 0: it is drawn */
+    int64_t first_token, last_token;
     /* tokens that end the sequence; `tokens` has them, and the text too unless it is cut */
     const int32_t *end;
     size_t n_end;
@@ -239,6 +244,12 @@ typedef struct lf_gen_result {
     const float *last_logprobs;       /* [n_last] */
     int32_t last_best;                /* id of the largest logit in the place of the last token */
 } lf_gen_result;
+
+/* The token that output `index` of at most `most` must be; -1: any. */
+int32_t lf_gen_forced(const lf_gen_job *j, size_t index, size_t most);
+/* Finds the next token that no_repeat forbids behind tok[n], from place *at (0 at first) on; false:
+ * there are no more. */
+bool lf_gen_repeats(const lf_gen_job *j, const int32_t *tok, size_t n, size_t *at, int32_t *token);
 
 /* Results come in the order of the jobs. A negative return stops the run and is returned. */
 typedef int (*lf_gen_sink)(void *arg, const lf_gen_result *r, lf_err *err);

@@ -176,6 +176,11 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         rc = check_ids(m, j->prompt, j->n_prompt, err);
     if (rc == 0)
         rc = check_ids(m, j->last_ids, j->n_last, err);
+    if (rc == 0 && (j->first_token > m->vocab || j->last_token > m->vocab))
+        rc = lf_fail(err, LF_EINVAL, "%s: token %lld is outside the vocabulary of %lld",
+                     j->first_token > m->vocab ? "first_token" : "last_token",
+                     (long long)(j->first_token > m->vocab ? j->first_token : j->last_token) - 1,
+                     (long long)m->vocab);
     if (rc == 0)
         rc = check_limits(m, &j->limits, err);
     if (rc == 0 && j->n_stop > 0 && !tok)
@@ -286,6 +291,26 @@ static void note_top(int64_t vocab, const float *logits, float lse, size_t top, 
     }
 }
 
+int32_t lf_gen_forced(const lf_gen_job *j, size_t index, size_t most)
+{
+    const int64_t token = index == 0 && j->first_token ? j->first_token
+                          : index + 1 == most          ? j->last_token
+                                                       : 0;
+    return (int32_t)token - 1;
+}
+
+bool lf_gen_repeats(const lf_gen_job *j, const int32_t *tok, size_t n, size_t *at, int32_t *token)
+{
+    const size_t gram = (size_t)(j->no_repeat > 0 ? j->no_repeat : 0);
+    while (gram > 0 && *at + gram <= n) {
+        const int32_t *past = tok + (*at)++;
+        *token = past[gram - 1];
+        if (memcmp(past, tok + n - (gram - 1), (gram - 1) * sizeof *tok) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Forbids what this place of the output forbids; whether lf_sampler_allow_all must follow the
  * draw. */
 static bool forbid(const gen_seq *s, size_t index)
@@ -294,19 +319,32 @@ static bool forbid(const gen_seq *s, size_t index)
     const bool early = index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0);
     if (early)
         lf_sampler_forbid(s->sampler, j->end, j->n_end);
+    int32_t again;
+    for (size_t at = 0; lf_gen_repeats(j, s->tok, s->n_tok, &at, &again);)
+        lf_sampler_forbid(s->sampler, &again, 1);
     lf_sampler_forbid_bad(s->sampler, s->tok + j->n_prompt, index);
-    return early || j->limits.n_bad > 0;
+    return early || j->limits.n_bad > 0 || j->no_repeat > 0;
 }
 
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits)
 {
     const lf_gen_job *j = s->job;
     const size_t index = s->n_tok - j->n_prompt;
+    const int32_t forced = lf_gen_forced(j, index, (size_t)j->max_tokens);
+    if (forced >= 0)
+        return forced;
     const bool guard = forbid(s, index);
     int32_t token = lf_sampler_draw(s->sampler, &j->params, logits, j->seed, index);
     if (guard)
         lf_sampler_allow_all(s->sampler);
     return token;
+}
+
+/* Does it choose tokens by what only the host knows? */
+static bool is_bound(const lf_gen_job *j)
+{
+    return j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0 ||
+           j->no_repeat > 0 || j->first_token > 0 || j->last_token > 0;
 }
 
 static bool penalises(const lf_sample_params *p)
@@ -318,7 +356,8 @@ bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
 {
     const lf_gen_job *j = s->job;
     const size_t index = gen_seq_length(s) - j->n_prompt;
-    if (j->top_logprobs > 0)
+    if (j->top_logprobs > 0 || j->no_repeat > 0 ||
+        lf_gen_forced(j, index, (size_t)j->max_tokens) >= 0)
         return false;
     const bool guard = forbid(s, index), noted = penalises(&j->params) && d->room > 0;
     const size_t at = (size_t)s->slot * d->room;
@@ -336,18 +375,16 @@ bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
 bool lf_gen_seq_guessed(const gen_seq *s)
 {
     const lf_gen_job *j = s->job;
-    const bool limits = j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0;
-    return !(j->params.temperature > 0) && !penalises(&j->params) && !limits &&
+    return !(j->params.temperature > 0) && !penalises(&j->params) && !is_bound(j) &&
            j->min_tokens <= 0 && !j->media && !j->prompt_logprobs && j->max_tokens > 0;
 }
 
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m)
 {
     const lf_gen_job *j = s->job;
-    const bool limits = j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0;
     const bool listed = j->min_tokens <= 0 || j->n_end <= m->draws->room;
-    return !s->by_host && !penalises(&j->params) && !limits && listed && j->top_logprobs == 0 &&
-           !j->prompt_logprobs;
+    return !s->by_host && !penalises(&j->params) && !is_bound(j) && listed &&
+           j->top_logprobs == 0 && !j->prompt_logprobs;
 }
 
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, const float *logits, float lse)

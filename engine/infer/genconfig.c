@@ -10,6 +10,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/infer/gen.h"
 
 static const struct {
     const char *ours, *theirs;
@@ -20,6 +21,13 @@ static const struct {
     [LF_GEN_MIN_P] = {"min_p", "min_p"},
     [LF_GEN_REPETITION_PENALTY] = {"repetition_penalty", "repetition_penalty"},
     [LF_GEN_MAX_TOKENS] = {"max_tokens", "max_new_tokens"},
+    [LF_GEN_MIN_TOKENS] = {"min_tokens", "min_new_tokens"},
+    [LF_GEN_BEAMS] = {"beams", "num_beams"},
+    [LF_GEN_LENGTH_PENALTY] = {"length_penalty", "length_penalty"},
+    [LF_GEN_EARLY_STOPPING] = {"early_stopping", "early_stopping"},
+    [LF_GEN_NO_REPEAT] = {"no_repeat_ngram_size", "no_repeat_ngram_size"},
+    [LF_GEN_FIRST_TOKEN] = {"first_token", "forced_bos_token_id"},
+    [LF_GEN_LAST_TOKEN] = {"last_token", "forced_eos_token_id"},
 };
 
 const char *lf_gen_key_name(enum lf_gen_key k)
@@ -43,17 +51,58 @@ static int read_eos(lf_gen_config *c, json_t *ids, const char *path, lf_err *err
     return 0;
 }
 
-static int read_values(lf_gen_config *c, json_t *o, const char *path, lf_err *err)
+static int read_early(lf_gen_config *c, json_t *v, const char *path, lf_err *err)
 {
-    for (int k = 0; k < LF_GEN_KEYS; k++) {
-        json_t *v = json_object_get(o, keys[k].theirs);
-        if (!v || json_is_null(v))
+    const char *text = json_string_value(v);
+    if (!json_is_boolean(v) && !(text && strcmp(text, "never") == 0))
+        return lf_fail(err, LF_EFORMAT, "%s: early_stopping is neither true, false nor \"never\"",
+                       path);
+    c->has[LF_GEN_EARLY_STOPPING] = true;
+    c->value[LF_GEN_EARLY_STOPPING] = text              ? LF_BEAMS_NEVER
+                                      : json_is_true(v) ? LF_BEAMS_YES
+                                                        : LF_BEAMS_NO;
+    return 0;
+}
+
+static int read_number(lf_gen_config *c, enum lf_gen_key k, json_t *v, const char *path,
+                       lf_err *err)
+{
+    c->value[k] = json_number_value(v);
+    if (!json_is_number(v) || !isfinite(c->value[k]) ||
+        (c->value[k] < 0 && k != LF_GEN_LENGTH_PENALTY))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path, keys[k].theirs);
+    c->has[k] = true;
+    return 0;
+}
+
+/* Lengths of a target and its first token together; the other keys have the last word. */
+static int read_lengths(lf_gen_config *c, json_t *o, const char *path, lf_err *err)
+{
+    static const struct {
+        enum lf_gen_key k;
+        const char *theirs;
+    } lengths[] = {{LF_GEN_MAX_TOKENS, "max_length"}, {LF_GEN_MIN_TOKENS, "min_length"}};
+    int rc = 0;
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        json_t *v = json_object_get(o, lengths[i].theirs);
+        if (!v || json_is_null(v) || c->has[lengths[i].k])
             continue;
-        c->value[k] = json_number_value(v);
-        if (!json_is_number(v) || !isfinite(c->value[k]) || c->value[k] < 0)
-            return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path,
-                           keys[k].theirs);
-        c->has[k] = true;
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            rc = lf_fail(err, LF_EFORMAT, "%s: %s is no length", path, lengths[i].theirs);
+        c->has[lengths[i].k] = json_integer_value(v) > 1;
+        c->value[lengths[i].k] = (double)json_integer_value(v) - 1;
+    }
+    return rc;
+}
+
+static int read_values(lf_gen_config *c, json_t *o, bool seq2seq, const char *path, lf_err *err)
+{
+    int rc = 0;
+    for (int k = 0; k < LF_GEN_KEYS && rc == 0; k++) {
+        json_t *v = json_object_get(o, keys[k].theirs);
+        if (v && !json_is_null(v))
+            rc = k == LF_GEN_EARLY_STOPPING ? read_early(c, v, path, err)
+                                            : read_number(c, (enum lf_gen_key)k, v, path, err);
     }
     if (json_is_false(json_object_get(o, "do_sample"))) {
         c->has[LF_GEN_TEMPERATURE] = true;
@@ -61,10 +110,15 @@ static int read_values(lf_gen_config *c, json_t *o, const char *path, lf_err *er
     }
     if (c->has[LF_GEN_MAX_TOKENS] && c->value[LF_GEN_MAX_TOKENS] < 1)
         c->has[LF_GEN_MAX_TOKENS] = false;
-    return 0;
+    if (c->has[LF_GEN_BEAMS] &&
+        (c->value[LF_GEN_BEAMS] < 1 || json_is_true(json_object_get(o, "do_sample"))))
+        c->has[LF_GEN_BEAMS] = false; /* draws among beams are another search */
+    if (!seq2seq) /* transformers forces it behind a prompt of one token alone */
+        c->has[LF_GEN_FIRST_TOKEN] = false;
+    return rc == 0 && seq2seq ? read_lengths(c, o, path, err) : rc;
 }
 
-int lf_gen_config_read(lf_gen_config *out, const char *dir, lf_err *err)
+int lf_gen_config_read(lf_gen_config *out, const char *dir, bool seq2seq, lf_err *err)
 {
     *out = (lf_gen_config){0};
     char *path = lf_path_join(dir, "generation_config.json", err);
@@ -78,7 +132,7 @@ int lf_gen_config_read(lf_gen_config *out, const char *dir, lf_err *err)
     lf_gen_config c = {0};
     int rc = !o                   ? LF_EFORMAT
              : !json_is_object(o) ? lf_fail(err, LF_EFORMAT, "%s is not an object", path)
-                                  : read_values(&c, o, path, err);
+                                  : read_values(&c, o, seq2seq, path, err);
     if (rc == 0)
         rc = read_eos(&c, json_object_get(o, "eos_token_id"), path, err);
     if (rc == 0)

@@ -36,6 +36,9 @@ static void begin_request(gen_request *r, const lf_gen_defaults *d)
     r->job.params = d->params;
     r->job.max_tokens = d->max_tokens;
     r->job.min_tokens = d->min_tokens;
+    r->job.no_repeat = d->no_repeat;
+    r->job.first_token = d->first_token;
+    r->job.last_token = d->last_token;
     r->job.stop = d->stop;
     r->job.n_stop = d->n_stop;
     r->job.skip_special = d->skip_special;

@@ -16,6 +16,9 @@
  *     logit_bias {"id": number}, allowed_token_ids, bad_words
  *                                 limits on single tokens and words
  *     max_tokens, min_tokens, stop (string or array), stop_token_ids
+ *     no_repeat_ngram_size        no so many tokens, of the prompt too, come a second time; 0: off
+ *     first_token, last_token     the first token of an output, and the one that fills max_tokens;
+ *                                 -1: drawn
  *     beams, length_penalty, early_stopping (true, false or "never")
  *                                 beam search (beam.h); n of its results are returned
  *     ignore_eos                  stop_token_ids still end the text
@@ -42,6 +45,7 @@
 typedef struct lf_gen_defaults {
     lf_sample_params params;
     int64_t n, best_of, max_tokens, min_tokens; /* best_of 0: n */
+    int64_t no_repeat, first_token, last_token; /* as of lf_gen_job */
     struct lf_gen_beams beams;
     int64_t top_logprobs;
     int64_t prompt_logprobs; /* -1: none */

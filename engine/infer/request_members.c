@@ -15,6 +15,7 @@ enum kind {
     K_JSON,
     K_DOUBLE,
     K_INT,
+    K_TOKEN, /* of lf_gen_job: + 1 */
     K_BOOL,
     K_STOP,
     K_STOP_IDS,
@@ -67,6 +68,9 @@ static const struct member members[] = {
     {"max_tokens", K_INT, ALL, AT(job.max_tokens), 1, INT32_MAX},
     {"max_completion_tokens", K_INT, H, AT(job.max_tokens), 1, INT32_MAX},
     {"min_tokens", K_INT, ALL, AT(job.min_tokens), 0, INT32_MAX},
+    {"no_repeat_ngram_size", K_INT, ALL, AT(job.no_repeat), 0, INT32_MAX},
+    {"first_token", K_TOKEN, ALL, AT(job.first_token), -1, INT32_MAX - 1},
+    {"last_token", K_TOKEN, ALL, AT(job.last_token), -1, INT32_MAX - 1},
     {"logprobs", K_LOGPROBS, ALL, AT(top_logprobs), 0, 1000},
     {"top_logprobs", K_INT, H, AT(top_logprobs), 0, 1000},
     {"prompt_logprobs", K_INT, ALL, AT(prompt_logprobs), 0, 1000},
@@ -300,6 +304,10 @@ static int read_member(const gen_members *g, const struct member *m, json_t *v,
         return 0;
     case K_INT:
         return read_int(m, v, r, err);
+    case K_TOKEN:
+        rc = read_int(m, v, r, err);
+        *(int64_t *)field += rc == 0;
+        return rc;
     case K_LOGPROBS:
         return read_logprobs(m, v, form, r, err);
     case K_EARLY:

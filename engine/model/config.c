@@ -167,6 +167,7 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(label_row, label_row_names, "last"),
     ENUM(label_head, label_head_names, "plain"),
     BOOL(label_bias, "no"),
+    BOOL(nsp_head, "no"),
     COUNT(mtp_layers, 0, LF_MORE_HEADS, "0"),
     ENUM(mtp_join, mtp_join_names, "embed_hidden"),
     ENUM(mtp_mlp, mtp_mlp_names, "last"),

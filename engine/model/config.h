@@ -355,6 +355,9 @@ typedef struct lf_model_config {
     int label_row;  /* enum lf_model_label_row, of labels_of = text */
     int label_head; /* enum lf_model_label_head: what stands before the last matrix */
     bool label_bias;
+    /* besides tokens, of encoders: of each pair of texts two numbers, whether the second follows
+     * the first (nsp.c) */
+    bool nsp_head;
     /* Heads of multi-token prediction (mtp.c), which stand behind the layers as layers L, L + 1 ...
      * of the kind of the last one; 0: none */
     int64_t mtp_layers;
@@ -554,6 +557,11 @@ int lf_model_want_labels(lf_model_config *c, int64_t labels, int of, lf_err *err
 static inline int64_t lf_model_label_at(const lf_model_config *c, int64_t first, int64_t end)
 {
     return c->label_row == LF_LABEL_FIRST ? first : end - 1;
+}
+/* Does it tell of pairs of texts whether the second follows the first? */
+static inline bool lf_model_tells_pairs(const lf_model_config *c)
+{
+    return c->nsp_head && c->output == LF_OUTPUT_TOKENS && c->mask == LF_MASK_BOTH;
 }
 /* Is there a matrix of its own, with tanh, relu or gelu, before the last one? */
 static inline bool lf_model_label_inner(const lf_model_config *c)

@@ -491,6 +491,8 @@ static int check_unread(const lf_model_config *c, lf_err *err)
          "output = labels and labels_of = text"},
         {"label_head", true, labels, "output = labels"},
         {"label_bias", c->label_bias, labels, "output = labels"},
+        {"nsp_head", c->nsp_head, tokens && c->mask == LF_MASK_BOTH,
+         "output = tokens and mask = both"},
         {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_mlp", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_norm", true, c->mtp_layers > 0, "mtp_layers"},
@@ -771,6 +773,18 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Is it another of the encoders that transformers has classes of? A part that only `one` of them
+ * has would keep such a model from ever going out. */
+static bool other_encoder(const char *family, const char *one)
+{
+    static const char *const known[] = {"bert",       "roberta", "xlm-roberta", "camembert",
+                                        "distilbert", "electra", "modernbert"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        is = is || strcmp(family, known[i]) == 0;
+    return is && strcmp(family, one) != 0;
+}
+
 /* Encoders of texts, and what only they have so far. */
 static int check_both(const lf_model_config *c, lf_err *err)
 {
@@ -803,6 +817,14 @@ static int check_both(const lf_model_config *c, lf_err *err)
     if (c->embed_narrow && c->output == LF_OUTPUT_TOKENS && !c->head_transform)
         CONTRADICTION("embed_narrow", "the head over the vocabulary is as wide as the embedding: "
                                       "head_transform leads to it");
+    if (c->embed_narrow && lf_model_by_hand(c, "embed_narrow") &&
+        other_encoder(c->family, "electra"))
+        CONTRADICTION("embed_narrow",
+                      "is of family = electra; the class of family %s has an embedding "
+                      "as wide as its stream",
+                      c->family);
+    if (c->nsp_head && lf_model_by_hand(c, "nsp_head") && other_encoder(c->family, "bert"))
+        CONTRADICTION("nsp_head", "is of family = bert; no class of family %s has it", c->family);
     if (!c->first_norm && (c->block != LF_BLOCK_PRE || c->parallel_block != LF_PARALLEL_NO ||
                            !lf_model_layer_attends(c, 0) || lf_model_layer_scans(c, 0)))
         CONTRADICTION("first_norm", "is of block = pre without parallel_block, whose first layer "

@@ -342,6 +342,8 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
     lf_dec_loss(&b, x, lf_input(b.g, "targets", LF_I32, r->rows, 1), &o);
     if (b.more)
         lf_dec_mtp_losses(&b, x);
+    if (d->nsp)
+        lf_dec_nsp_loss(&b, x);
     return done(b.g, err);
 }
 

@@ -54,6 +54,7 @@
  *     [C, 2C], and those of a layer, for N = L ... L + mtp_layers - 1 (mtp.c)
  *     head_in.{weight [C, C], bias [C]}, head_norm.{weight,bias} [C]   (head_transform)
  *     head.{weight [V, E], bias [V]}                   weight absent when tied
+ *     label_in.{weight [E, E], bias [E]}, nsp.{weight [2, E], bias [2]}   (nsp_head: nsp.c)
  *     score.weight [1, E]                              (output = score: in place of head.*)
  *     label_in.{weight [E, E], bias [E]}, labels.{weight [N, E], bias [N]}
  *                                          (output = labels, in place of head.*: labels.c)
@@ -74,11 +75,11 @@
  *
  * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
  * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]; with token_types also types i32
- * [R, 1]. Where heads of mtp_layers are
- * trained, mtp.K.tokens and mtp.K.targets i32 [R, 1] for K = 1, 2 ... are tokens and targets of the
- * row K further on (lf_decoder_ahead). Training with dropout also has
- * samples i64 [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the
- * sample. (Positions restart in each document, so they would repeat random decisions.)
+ * [R, 1]. Where heads of mtp_layers are trained, mtp.K.tokens and mtp.K.targets i32 [R, 1] for K =
+ * 1, 2 ... are tokens and targets of the row K further on (lf_decoder_ahead); where nsp_head is,
+ * nsp.targets i32 [R, 1] are classes of pairs (nsp.c). Training with dropout also has samples i64
+ * [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the sample.
+ * (Positions restart in each document, so they would repeat random decisions.)
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
@@ -104,6 +105,11 @@ const lf_model_config *lf_decoder_config(const lf_decoder *d);
 void lf_decoder_train_mtp(lf_decoder *d);
 /* Heads that the loss graphs for training have. */
 int64_t lf_decoder_mtp(const lf_decoder *d);
+/* The same of nsp_head (nsp.c): trained, its loss is in all loss graphs; else it is frozen. */
+void lf_decoder_train_nsp(lf_decoder *d);
+bool lf_decoder_nsp(const lf_decoder *d);
+/* Losses beyond the model's own that have sums in the step record: of either. */
+int64_t lf_decoder_more(const lf_decoder *d);
 
 /* Declares every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);

@@ -32,6 +32,7 @@ struct lf_decoder {
     lf_vision *mae;                    /* the layers that restore pictures; NULL: none */
     double adapter_dropout;            /* lf_decoder_adapt */
     bool mtp;                          /* lf_decoder_train_mtp */
+    bool nsp;                          /* lf_decoder_train_nsp */
     struct lf_dec_table table[4][2];   /* by `what`; cos, sin */
     struct lf_dec_growth growth[2][2]; /* by nope; cos, sin */
     struct lf_dec_slopes *slopes;      /* [layers] */
@@ -224,5 +225,7 @@ lf_val lf_dec_mtp_embed(struct lf_dec_build *b, lf_val tokens);
 lf_val lf_dec_mtp_layer(struct lf_dec_build *b, lf_val embedded, lf_val hidden, int64_t l);
 /* The losses of the heads of mtp_layers; x is what the final norm gave. */
 void lf_dec_mtp_losses(struct lf_dec_build *b, lf_val x);
+/* The loss of nsp_head; x is what the head over the vocabulary reads. */
+void lf_dec_nsp_loss(struct lf_dec_build *b, lf_val x);
 
 #endif

@@ -13,9 +13,9 @@
 /* Where a tensor stands: its layer, -1 below the layers, the number of layers behind them. */
 static int64_t place_of(const lf_model_config *c, const char *name)
 {
-    static const char *const behind[] = {"final_norm.", "head.",      "head_in.",
-                                         "head_norm.",  "score.",     "label_in.",
-                                         "labels.",     "embed_out.", "altup.out."};
+    static const char *const behind[] = {"final_norm.", "head.",     "head_in.", "head_norm.",
+                                         "score.",      "label_in.", "labels.",  "nsp.",
+                                         "embed_out.",  "altup.out."};
     if (strncmp(name, "layers.", 7) == 0)
         return strtoll(name + 7, NULL, 10);
     for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)

@@ -48,6 +48,7 @@ int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err
                        "end",
                        (long long)labels);
     c->output = LF_OUTPUT_LABELS;
+    c->nsp_head = false;
     c->labels = labels;
     c->labels_of = of;
     c->label_row = both && text ? LF_LABEL_FIRST : LF_LABEL_LAST;

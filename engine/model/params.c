@@ -669,16 +669,22 @@ static void add_transform(struct table *t)
     add_wide_norm(t, "head_norm", width);
 }
 
+/* What stands before the last matrix of labels, and of pairs of texts. */
+static void add_pooler(struct table *t)
+{
+    const int64_t width = lf_model_top_width(t->c);
+    add(t, NULL, MATRIX, WHOLE, matrix(width, width), "label_in.weight");
+    add(t, NULL, BIAS, WHOLE, vector(width), "label_in.bias");
+}
+
 /* What labels are read by (labels.c). */
 static void add_labels(struct table *t)
 {
     const lf_model_config *c = t->c;
     const int64_t width = lf_model_top_width(c);
     add_transform(t);
-    if (lf_model_label_inner(c)) {
-        add(t, NULL, MATRIX, WHOLE, matrix(width, width), "label_in.weight");
-        add(t, NULL, BIAS, WHOLE, vector(width), "label_in.bias");
-    }
+    if (lf_model_label_inner(c))
+        add_pooler(t);
     add(t, NULL, MATRIX, WHOLE, matrix(c->labels, width), "labels.weight");
     if (c->label_bias)
         add(t, NULL, BIAS, WHOLE, vector(c->labels), "labels.bias");
@@ -695,6 +701,15 @@ static void add_head(struct table *t)
     if (c->head_bias)
         add(t, NULL, BIAS, VOCABULARY, vector(c->vocab), "head.bias");
     t->frozen = false;
+}
+
+/* The pooler and what tells of pairs of texts (nsp.c). */
+static void add_nsp(struct table *t)
+{
+    const int64_t width = lf_model_top_width(t->c);
+    add_pooler(t);
+    add(t, NULL, MATRIX, WHOLE, matrix(2, width), "nsp.weight");
+    add(t, NULL, BIAS, WHOLE, vector(2), "nsp.bias");
 }
 
 /* What chunks have of a model. */
@@ -965,6 +980,9 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
             add_layer(&t, l);
     if (h.last)
         add_top(&t);
+    t.frozen = !lf_decoder_nsp(d);
+    if (h.last && lf_model_tells_pairs(c))
+        add_nsp(&t);
     t.frozen = !h.mtp;
     for (int64_t k = 0; h.last && k < c->mtp_layers; k++)
         add_mtp(&t, c->layers + k);

@@ -188,7 +188,8 @@ static int64_t head_params(const lf_model_config *c)
         return width;
     if (c->output == LF_OUTPUT_LABELS)
         return width * c->labels + transform + (lf_model_label_inner(c) ? width * width : 0);
-    return lf_model_embed_width(c) * c->vocab + transform;
+    return lf_model_embed_width(c) * c->vocab + transform +
+           (lf_model_tells_pairs(c) ? width * (width + 2) : 0);
 }
 
 int64_t lf_model_layer_value_dim(const lf_model_config *c, int64_t layer)
@@ -398,6 +399,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (c->per_layer_dim)
         n += c->per_layer_dim *
              (c->layers * (c->per_layer_vocab ? c->per_layer_vocab : c->vocab) + 1);
+    if (lf_model_tells_pairs(c))
+        n += lf_model_top_width(c) + 2;
     if (c->head_bias && tokens)
         n += c->vocab;
     if (c->output == LF_OUTPUT_LABELS)

@@ -463,6 +463,7 @@ enum part { BASE, TRUNK, ADAPTER, VISION };
 struct from {
     enum part part;
     bool blind;
+    bool pooler; /* below labels: the pooler of a model with nsp_head is theirs */
 };
 
 bool lf_weights_is_vision(const char *name)
@@ -479,7 +480,19 @@ bool lf_weights_is_head(const char *name)
 {
     return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0 ||
            strncmp(name, "labels.", 7) == 0 || strncmp(name, "label_in.", 9) == 0 ||
-           strncmp(name, "classes.", 8) == 0;
+           strncmp(name, "classes.", 8) == 0 || strncmp(name, "nsp.", 4) == 0;
+}
+
+/* What labels of texts are read by, and pairs of texts (nsp.c). */
+static bool is_pooler(const char *name)
+{
+    return strncmp(name, "label_in.", 9) == 0;
+}
+
+/* Is it of a head that stays the store's? */
+static bool leaves(const char *name, const struct from *f)
+{
+    return f->part == TRUNK && lf_weights_is_head(name) && !(f->pooler && is_pooler(name));
 }
 
 /* The transform before a head over the vocabulary, which other heads read or do without. */
@@ -492,7 +505,7 @@ static bool is_transform(const char *name)
  * begins as the base's. */
 static bool fills(const struct lf_param_desc *d, const struct from *f)
 {
-    if (d->elsewhere || (f->part == TRUNK && lf_weights_is_head(d->name)) ||
+    if (d->elsewhere || leaves(d->name, f) ||
         (f->part == VISION && !lf_weights_is_vision(d->name)) ||
         (f->blind && lf_weights_is_sight(d->name)))
         return false;
@@ -502,8 +515,7 @@ static bool fills(const struct lf_param_desc *d, const struct from *f)
 /* Is a tensor of the file of no interest? */
 static bool passed_over(const char *name, const struct from *f)
 {
-    return (f->part == TRUNK && lf_weights_is_head(name)) ||
-           (f->part == VISION && !lf_weights_is_vision(name));
+    return leaves(name, f) || (f->part == VISION && !lf_weights_is_vision(name));
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
@@ -567,7 +579,7 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
 
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, &(struct from){BASE, false}, c, prefix, moments, err);
+    return load_all(ps, &(struct from){.part = BASE}, c, prefix, moments, err);
 }
 
 /* Are the labels of c those of the store, and read the same way? */
@@ -586,7 +598,7 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     int rc = lf_weights_config(&is, c, err);
     const struct from f = {
         is.output == output && (output != LF_OUTPUT_LABELS || same_labels(ps, &is)) ? BASE : TRUNK,
-        !is.vision.family};
+        !is.vision.family, lf_model_tells_pairs(&is) && lf_pstore_find(ps, "label_in.weight") >= 0};
     return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
 }
 
@@ -602,13 +614,13 @@ int lf_weights_load_vision(lf_pstore *ps, const lf_ckpt *c, const char *prefix, 
     int rc = lf_weights_config(&is, c, err);
     if (rc == 0 && !is.vision.family)
         rc = no_encoder(c, err);
-    return rc != 0 ? rc : load_all(ps, &(struct from){VISION, false}, c, prefix, false, err);
+    return rc != 0 ? rc : load_all(ps, &(struct from){.part = VISION}, c, prefix, false, err);
 }
 
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err)
 {
-    return load_all(ps, &(struct from){ADAPTER, false}, c, prefix, moments, err);
+    return load_all(ps, &(struct from){.part = ADAPTER}, c, prefix, moments, err);
 }
 
 /* Members vision.* of a description, in the order of its keys. */

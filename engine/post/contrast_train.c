@@ -41,8 +41,8 @@ static const char *const valid_metrics[] = {"valid_loss", "valid_accuracy", "val
 /* What is behind the vectors is not trained. */
 static int declare(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
-    static const char *const heads[] = {"head.",  "head_in.", "head_norm.",
-                                        "score.", "labels.",  "label_in."};
+    static const char *const heads[] = {"head.",   "head_in.",  "head_norm.", "score.",
+                                        "labels.", "label_in.", "nsp."};
     (void)user;
     (void)d;
     (void)err;

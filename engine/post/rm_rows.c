@@ -112,7 +112,7 @@ static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
 int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
 {
     lf_rowfile f = {0};
-    int rc = lf_rowfile_open(&f, path, err), more = 1;
+    int rc = lf_rowfile_open_glue(&f, path, r->o.glue, err), more = 1;
     while (rc == 0 && (more = lf_rowfile_next(&f, err)) == 1)
         rc = add_row(r, &f, err);
     lf_rowfile_close(&f);

@@ -30,6 +30,7 @@
 
 #include "engine/post/rm_score.h"
 #include "engine/text/corpus/rowdocs.h"
+#include "engine/text/corpus/rowfile.h"
 #include "engine/text/corpus/rowjson.h"
 
 /* What reads rows with pictures; the functions are about the row that `row` read last. */
@@ -52,6 +53,7 @@ struct lf_rm_rows_opts {
     lf_rowdocs_opts docs; /* tokenizer, template, EOS; max_length and truncate are set here */
     lf_shape_opts shape;  /* unknown columns are ignored */
     int64_t max_context;  /* longer rows are not scored */
+    const lf_glue *glue;  /* files are those of a task of GLUE (glue.h); borrowed; NULL: not */
     bool normalized;      /* (score - mean) / std of the model */
     bool ids;             /* adds "token_ids": of a text, or of chosen and rejected */
     const struct lf_rm_rows_media *media; /* NULL: rows have no pictures */

@@ -48,13 +48,15 @@ engine_libengine_a_SOURCES += \
   engine/text/corpus/corpus_samples.h engine/text/corpus/corpus_samples.c \
   engine/text/corpus/energon.h engine/text/corpus/energon_priv.h engine/text/corpus/energon.c \
   engine/text/corpus/energon_braces.c engine/text/corpus/energon_row.c \
-  engine/text/corpus/corpus_array.h engine/text/corpus/corpus_array.c \
+  engine/text/corpus/glue.h engine/text/corpus/glue.c engine/text/corpus/corpus_array.h engine/text/corpus/corpus_array.c \
   engine/text/corpus/rowmedia.h engine/text/corpus/rowmedia.c
-text_tests2 = tests/unit/text_train tests/unit/text_corpus tests/unit/text_energon
+text_tests2 = tests/unit/text_train tests/unit/text_corpus tests/unit/text_energon tests/unit/text_glue
 check_PROGRAMS += $(text_tests2)
 TESTS += $(text_tests2)
 tests_unit_text_train_SOURCES = tests/unit/text_train.c
 tests_unit_text_train_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_glue_SOURCES = tests/unit/text_glue.c
+tests_unit_text_glue_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_energon_SOURCES = tests/unit/text_energon.c
 tests_unit_text_energon_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_corpus_SOURCES = tests/unit/text_corpus.c

@@ -41,6 +41,7 @@ lf_loader_config lf_train_loader_config(const struct lf_train_config *c, const l
                            .augment = c->objective ? c->objective->augment : NULL,
                            .repeats = c->objective ? c->objective->repeats : 0,
                            .mlm = c->mlm,
+                           .nsp = c->nsp,
                            .seq2seq = c->seq2seq.source_length ? &c->seq2seq : NULL,
                            .decoder_start = mc ? (int32_t)mc->decoder_start : 0};
     if (mc && c->max_patches) {

@@ -26,8 +26,8 @@ static int freeze(const struct lf_train_model *m, const struct lf_train_config *
  * and n + 1 for what stands behind the last of n. */
 static int64_t depth_of(const char *name, const char *stack, int64_t n)
 {
-    static const char *const above[] = {"final_norm", "head", "labels.", "label_in.",
-                                        "score.",     "mtp.", "classes."};
+    static const char *const above[] = {"final_norm", "head", "labels.",  "label_in.",
+                                        "score.",     "mtp.", "classes.", "nsp."};
     const size_t skip = strlen(stack);
     const char *rest = strncmp(name, stack, skip) == 0 ? name + skip : name;
     if (strncmp(rest, "layers.", 7) == 0)

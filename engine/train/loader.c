@@ -48,6 +48,8 @@ void lf_loader_name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool
     b->seg_doc[b->n_segs] = doc;
     b->seg_source[b->n_segs] = (uint16_t)source;
     b->seg_mismatched[b->n_segs] = mismatched;
+    if (b->seg_nsp)
+        b->seg_nsp[b->n_segs] = LF_NSP_NONE;
 }
 
 /* Targets of a segment: every token but its first, and the one behind it unless it ends its
@@ -132,7 +134,10 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
     size_t base = (size_t)row * (size_t)l->T;
     int32_t at = 0;
     struct lf_unit_part part[LF_UNIT_PARTS];
-    for (uint32_t k = 0; k < n_segs; k++) {
+    int paired = l->nsp ? lf_loader_pairs_fill(l, b, row, src, n_segs, &at, err) : 0;
+    if (paired < 0)
+        return paired;
+    for (uint32_t k = 0; k < n_segs && !l->nsp; k++) {
         int n = lf_units_parts(&src->units, &segs[k], part);
         for (int i = 0; i < n; i++) {
             int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at,
@@ -340,7 +345,10 @@ static int count_hidden(const lf_loader *l, size_t k, uint64_t seq, int64_t samp
     int32_t *tokens = l->count_row, *targets = tokens + l->T;
     struct lf_unit_part part[LF_UNIT_PARTS];
     int32_t at = 0;
-    for (uint32_t i = 0; i < n; i++)
+    int paired = l->nsp ? lf_loader_pairs_count(l, s, n, sample, &at, &step->units, err) : 0;
+    if (paired < 0)
+        return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)sample, s->dir);
+    for (uint32_t i = 0; i < n && !l->nsp; i++)
         for (int j = 0, parts = lf_units_parts(&s->units, &l->count_segs[i], part); j < parts;
              j++) {
             uint8_t *begins = l->count_begins ? l->count_begins + at : NULL;

@@ -32,6 +32,8 @@
  * With `pictures` a row is a document with pictures, and nothing of it but these is read.
  *
  * With `mlm` targets are what the tokens were that are hidden, and -1 elsewhere.
+ * With `nsp` (nsp.h) too, segments are pairs of texts, made of the pieces of documents that the
+ * packing index has; pieces that are too short are none.
  *
  * With `seq2seq` (seq2seq.h) a micro-batch has two axes. tokens, targets and positions are those of
  * the decoder: targets what it says, tokens the same one further on, behind the token that it
@@ -64,6 +66,7 @@
 #include "engine/store/shard.h"
 #include "engine/text/corpus/pack.h"
 #include "engine/train/mlm.h"
+#include "engine/train/nsp.h"
 #include "engine/train/seq2seq.h"
 
 typedef struct lf_loader_source {
@@ -144,6 +147,7 @@ typedef struct lf_loader_config {
     int repeats;
     /* hides tokens of plain documents (mlm.h); borrowed; NULL: targets are the next tokens */
     const lf_mlm *mlm;
+    const lf_nsp *nsp; /* with mlm: segments are pairs of texts; borrowed; NULL: documents */
     /* plain documents become sources and targets; borrowed; NULL: there is one axis */
     const lf_seq2seq *seq2seq;
     int32_t decoder_start; /* with seq2seq: the token that the decoder reads first */
@@ -160,6 +164,7 @@ typedef struct lf_loader_batch {
     int64_t *seg_doc;
     uint16_t *seg_source; /* [n_segs] */
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with the answer of another document */
+    int8_t *seg_nsp;      /* with nsp: [n_segs] enum lf_nsp_class; else NULL */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
     lf_media_batch media; /* with max_tiles tiles and pictures, max_patches patches of room */
     int64_t trained;      /* targets >= 0; of prompts all tokens */
@@ -176,7 +181,7 @@ typedef struct lf_loader_step {
      * many as units */
     int64_t trained;
     /* pairs, labelled answers or prompts over all ranks and micro-batches; tiles with `pictures`;
-     * else 0 with plain documents */
+     * pairs of texts with `nsp`; else 0 with plain documents */
     int64_t units;
     int64_t next_sample; /* the cursor behind this step: lf_loader_seek to it continues */
 } lf_loader_step;

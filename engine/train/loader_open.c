@@ -48,6 +48,8 @@ int lf_loader_check(const lf_loader_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "tokens are hidden in plain documents, without %s",
                        c->megatron ? "sample_order = megatron" : "pictures");
     rc = c->mlm ? lf_mlm_check(c->mlm, c->vocab_size, err) : 0;
+    if (rc == 0)
+        rc = lf_loader_pairs_check(c, err);
     if (rc != 0)
         return rc;
     if (c->max_patches && c->megatron)
@@ -86,7 +88,8 @@ static bool whole_words(const lf_loader_config *c)
 size_t lf_loader_slot_bytes(const lf_loader_config *c)
 {
     const size_t B = (size_t)c->B, T = (size_t)c->T, segs = (size_t)lf_loader_segs(c);
-    const size_t seg = sizeof(int32_t) + sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
+    const size_t seg = sizeof(int32_t) + sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool) +
+                       (c->nsp ? sizeof(int8_t) : 0);
     const size_t media = lf_loader_media_bytes(c);
     const lf_loader_config index = lf_loader_index_config(c);
     const size_t source =
@@ -94,8 +97,10 @@ size_t lf_loader_slot_bytes(const lf_loader_config *c)
     const size_t slot =
         media + (3 * B * T + source) * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
     const size_t text = lf_loader_corrupts(c) ? 4 * (size_t)index.T + 2 : 0;
-    const size_t row = ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0) + text) * sizeof(int32_t) +
-                       (whole_words(c) ? 2 * T : 0);
+    const size_t row =
+        ((c->megatron ? T + 1 : 0) + (c->mlm ? 2 * T : 0) + (c->nsp ? 2 * T : 0) + text) *
+            sizeof(int32_t) +
+        (whole_words(c) ? 2 * T : 0);
     const size_t one = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
     const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
     return sizeof(lf_loader) + c->n_sources * one + row + order + LF_LOADER_SLOTS * slot +
@@ -218,7 +223,8 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
             err, LF_EINVAL,
             "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
             c->split);
-    if ((rc = open_media(l, c, s, err)) < 0 || (rc = lf_loader_seq2seq_source(l, s, err)) < 0)
+    if ((rc = open_media(l, c, s, err)) < 0 || (rc = lf_loader_seq2seq_source(l, s, err)) < 0 ||
+        (rc = lf_loader_pairs_source(c, s, err)) < 0)
         return rc;
     if (c->megatron)
         return s->masked
@@ -329,8 +335,27 @@ static void hash_seq2seq(lf_hash *h, const lf_loader_config *c)
              (int)s->kind, s->source_length, c->decoder_start, s->share, s->mean, s->n_sentinels,
              s->sentinel, s->mask_token, s->begin);
     lf_hash_update(h, text, strlen(text) + 1);
+    if (s->random > 0) {
+        snprintf(text, sizeof text, "random %a", s->random);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+    if (s->words) {
+        lf_hash_update(h, "whole words", sizeof "whole words");
+        lf_hash_update(h, s->words->marks, s->words->n_marks);
+    }
     for (size_t i = 0; i < s->n_ends; i++) {
         snprintf(text, sizeof text, "ends %d", s->ends[i]);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
+}
+
+static void hash_nsp(lf_hash *h, const lf_nsp *p)
+{
+    char text[64];
+    snprintf(text, sizeof text, "nsp begin %d separator %d", p->begin, p->separator);
+    lf_hash_update(h, text, strlen(text) + 1);
+    for (size_t i = 0; i < p->n_ends; i++) {
+        snprintf(text, sizeof text, "ends %d", p->ends[i]);
         lf_hash_update(h, text, strlen(text) + 1);
     }
 }
@@ -381,6 +406,8 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
             lf_hash_update(h, c->mlm->marks, c->mlm->n_marks);
         }
     }
+    if (c->nsp)
+        hash_nsp(h, c->nsp);
     if (c->seq2seq)
         hash_seq2seq(h, c);
     if (l->order.repeats > 1) {
@@ -452,6 +479,7 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
             !(b->seg_doc = take(l, cu, sizeof *b->seg_doc, err)) ||
             !(b->seg_source = take(l, cu, sizeof *b->seg_source, err)) ||
             !(b->seg_mismatched = take(l, cu, sizeof *b->seg_mismatched, err)) ||
+            (l->nsp && !(b->seg_nsp = take(l, cu, sizeof *b->seg_nsp, err))) ||
             !(b->sample_ids = take(l, (size_t)l->B, sizeof *b->sample_ids, err)) ||
             alloc_media(l, c, &b->media, err) < 0 || alloc_source(l, b, cu, err) < 0)
             return LF_ENOMEM;
@@ -463,7 +491,14 @@ static int alloc_slots(lf_loader *l, const lf_loader_config *c, lf_err *err)
     const size_t segs = (size_t)lf_loader_segs(&index);
     l->segs = take(l, segs, sizeof *l->segs, err);
     l->count_segs = take(l, segs, sizeof *l->segs, err);
-    l->count_row = take(l, c->mlm ? 2 * (size_t)l->T : 0, sizeof *l->count_row, err);
+    l->count_row = take(l,
+                        (size_t)(c->nsp   ? 3
+                                 : c->mlm ? 2
+                                          : 0) *
+                            (size_t)l->T,
+                        sizeof *l->count_row, err);
+    if (l->nsp && !(l->row = take(l, (size_t)l->T, sizeof *l->row, err)))
+        return LF_ENOMEM;
     if (whole_words(c) && (!(l->begins = take(l, (size_t)l->T, sizeof *l->begins, err)) ||
                            !(l->count_begins = take(l, (size_t)l->T, sizeof *l->begins, err))))
         return LF_ENOMEM;
@@ -509,6 +544,7 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->media.features = c->features;
     l->media.max_encoded = c->max_encoded;
     l->mlm = c->mlm;
+    l->nsp = c->nsp;
     l->seq2seq = c->seq2seq;
     l->decoder_start = c->decoder_start;
     l->text = lf_loader_corrupts(c) ? lf_seq2seq_text(c->seq2seq, c->T) : 0;
@@ -525,6 +561,8 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     l->mlm_vocab = lf_shardset_get_info(l->src[0].set)->vocab_size;
     if (l->mlm && !c->vocab_size && (rc = lf_mlm_check(l->mlm, l->mlm_vocab, err)) < 0)
         goto out; /* the token that stands for hidden ones may be one of the model alone */
+    if (l->nsp && !c->vocab_size && (rc = lf_nsp_check(l->nsp, l->mlm_vocab, err)) < 0)
+        goto out;
     if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 ||
         (rc = alloc_slots(l, c, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
         (rc = start_thread(l, err)) < 0)
@@ -555,6 +593,7 @@ void lf_loader_close(lf_loader *l)
         free(l->slot[i].seg_doc);
         free(l->slot[i].seg_source);
         free(l->slot[i].seg_mismatched);
+        free(l->slot[i].seg_nsp);
         free(l->slot[i].sample_ids);
         free(l->slot[i].source_tokens);
         free(l->slot[i].source_positions);

@@ -235,6 +235,20 @@ void lf_loader_end_segment(lf_loader_batch *b, int32_t end);
 void lf_loader_name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mismatched);
 void lf_loader_positions(int32_t *positions, int32_t n);
 
+/* ---- pairs of texts (loader_pairs.c) ---- */
+
+int lf_loader_pairs_check(const lf_loader_config *c, lf_err *err);
+/* Can texts of this source be paired? */
+int lf_loader_pairs_source(const lf_loader_config *c, const struct lf_loader_src *src, lf_err *err);
+/* Row `row` of a micro-batch from the pieces of `segs`, up to its padding; *at, 0 at first,
+ * is the place of that in the row. */
+int lf_loader_pairs_fill(const lf_loader *l, lf_loader_batch *b, int32_t row,
+                         const struct lf_loader_src *src, uint32_t n_segs, int32_t *at,
+                         lf_err *err);
+/* The same of count_segs into count_row and count_begins; *pairs grows. */
+int lf_loader_pairs_count(const lf_loader *l, const struct lf_loader_src *src, uint32_t n_segs,
+                          int64_t sample, int32_t *at, int64_t *pairs, lf_err *err);
+
 /* ---- the loader itself ---- */
 
 struct lf_loader_src {
@@ -255,6 +269,7 @@ struct lf_loader {
     int32_t T, B, max_segs, pad_token;
     const lf_mlm *mlm;         /* NULL: none */
     int64_t mlm_vocab;         /* words of it that stand for hidden ones */
+    const lf_nsp *nsp;         /* NULL: none */
     uint8_t *begins;           /* [T] where words of the row that is filled begin; NULL: unread */
     const lf_seq2seq *seq2seq; /* NULL: none */
     int32_t decoder_start;
@@ -270,7 +285,8 @@ struct lf_loader {
     struct lf_stepper step;
     lf_loader_step now;
     lf_pack_seg *count_segs;
-    int32_t *count_row; /* [2 T] tokens and targets of a sample that is counted, with mlm */
+    /* [2 T] tokens and targets of a sample that is counted, with mlm; with nsp T more of scratch */
+    int32_t *count_row;
     uint8_t *count_begins;
     int32_t micro; /* micro-batches of `now` given so far */
     bool in_step;
@@ -292,7 +308,7 @@ struct lf_loader {
     struct lf_stepper fill_step;
     int32_t fill_micro;
     lf_pack_seg *segs;
-    int32_t *row; /* [T + 1], Megatron's order; [text] */
+    int32_t *row; /* [T + 1], Megatron's order; [text]; [T] with nsp */
 };
 
 /* The function of the loader's thread; arg is the lf_loader. */

@@ -1,7 +1,7 @@
 # sources of engine/train, and their tests
 engine_libengine_a_SOURCES += \
   engine/train/schedule.h engine/train/schedule.c engine/train/loop.h engine/train/loop_priv.h engine/train/loop.c engine/train/step.c engine/train/objective.h engine/train/guest.h engine/train/over.c engine/train/packs.c engine/train/see.c engine/train/seen.h engine/train/seen.c \
-  engine/train/setup.c engine/train/declare.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/measure.h engine/train/measure.c engine/train/diverge.c engine/train/best.c engine/train/neftune.h engine/train/neftune.c engine/train/mae.h engine/train/mae.c engine/train/texts.h engine/train/texts.c engine/train/mlm.h engine/train/mlm.c engine/train/shorten.c engine/train/early.h engine/train/early.c engine/train/origin.h engine/train/origin.c engine/train/encode.h engine/train/encode.c engine/train/best.h engine/train/peak.h engine/train/peak.c \
+  engine/train/setup.c engine/train/declare.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/measure.h engine/train/measure.c engine/train/diverge.c engine/train/best.c engine/train/neftune.h engine/train/neftune.c engine/train/mae.h engine/train/mae.c engine/train/texts.h engine/train/texts.c engine/train/mlm.h engine/train/mlm.c engine/train/nsp.h engine/train/nsp.c engine/train/loader_pairs.c engine/train/shorten.c engine/train/early.h engine/train/early.c engine/train/origin.h engine/train/origin.c engine/train/encode.h engine/train/encode.c engine/train/best.h engine/train/peak.h engine/train/peak.c \
   engine/train/run.h engine/train/run.c engine/train/copies.h engine/train/copies.c engine/train/run_save.c engine/train/run_start.c engine/train/run_priv.h engine/train/run_parts.c engine/train/ranks.c engine/train/axes.h engine/train/axes.c engine/train/laid.h engine/train/laid.c engine/train/forecast.c engine/train/cut.h engine/train/cut.c engine/train/cost.h engine/train/cost.c engine/train/cost_measure.c engine/train/chosen.c engine/train/pipe.h engine/train/pipe.c engine/train/zero.h engine/train/zero.c engine/train/devcomm.h engine/train/devcomm_priv.h engine/train/devcomm.c engine/train/devcomm_gpus.c engine/train/devcomm_pipe.c engine/train/devcomm_through.c engine/train/devcomm_tied.c engine/train/scaler.h engine/train/scaler.c engine/train/sample_file.h engine/train/sample_file.c
 EXTRA_DIST += engine/train/README.md
 check_PROGRAMS += tests/unit/train_schedule_test tests/unit/train_early_test
@@ -29,6 +29,10 @@ check_PROGRAMS += tests/unit/train_mlm
 TESTS += tests/unit/train_mlm
 tests_unit_train_mlm_SOURCES = tests/unit/train_mlm.c
 tests_unit_train_mlm_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_nsp
+TESTS += tests/unit/train_nsp
+tests_unit_train_nsp_SOURCES = tests/unit/train_nsp.c
+tests_unit_train_nsp_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 check_PROGRAMS += tests/unit/train_seq2seq
 TESTS += tests/unit/train_seq2seq
 tests_unit_train_seq2seq_SOURCES = tests/unit/train_seq2seq.c

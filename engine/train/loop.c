@@ -39,6 +39,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     sums->loss = rec.loss_sum;
     sums->entropy = rec.entropy_sum;
     sums->correct = rec.correct;
+    lf_train_take_more(sums, &rec);
     sums->tokens = o ? lf_loader_cursor(data) : rec.tokens;
     return rc;
 }
@@ -56,12 +57,15 @@ static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_trai
                          t->vnames[k]);
         if (rc != 0)
             return rc;
-        st->set_loss[k] = one.loss / (double)one.tokens;
+        st->set_loss[k] = one.loss / (double)one.tokens + lf_train_nsp_loss(t, &one);
         st->set_accuracy[k] = (double)one.correct / (double)one.tokens;
         all->loss += one.loss;
         all->tokens += one.tokens;
         all->correct += one.correct;
         all->entropy += one.entropy;
+        all->more_loss[0] += one.more_loss[0];
+        all->more_tokens[0] += one.more_tokens[0];
+        all->more_correct[0] += one.more_correct[0];
     }
     return 0;
 }
@@ -147,6 +151,10 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
     st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
     st->valid_entropy = t->c->entropy ? sums.entropy / (double)sums.tokens : (double)NAN;
+    if (t->c->nsp && sums.more_tokens[0] > 0) {
+        st->valid_nsp_loss = lf_train_nsp_loss(t, &sums);
+        st->valid_nsp_accuracy = sums.more_correct[0] / sums.more_tokens[0];
+    }
     if (isfinite(st->valid_loss) && !(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "validation", m);
@@ -304,7 +312,11 @@ static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
  * last step of a run is, unless it was then. */
 static int end_untrained(lf_trainer *t, lf_err *err)
 {
-    struct lf_train_step st = {.valid_loss = NAN, .valid_accuracy = NAN, .valid_entropy = NAN};
+    struct lf_train_step st = {.valid_loss = NAN,
+                               .valid_accuracy = NAN,
+                               .valid_entropy = NAN,
+                               .valid_nsp_loss = NAN,
+                               .valid_nsp_accuracy = NAN};
     int rc = 0;
     if (t->told_step > 0 || !t->early.by || t->s.step == 0)
         return 0;
@@ -356,7 +368,7 @@ static int steps(lf_trainer *t, lf_err *err)
 static void warn_if_worse(const lf_trainer *t)
 {
     const double mean = lf_train_loss_mean(t), first = t->s.first_loss;
-    const double uniform = t->c->objective ? (double)INFINITY : log((double)t->mc.vocab);
+    const double uniform = t->c->objective ? (double)INFINITY : lf_train_uniform(t);
     if (mean <= uniform + 0.1 && mean <= first + 0.1 * fabs(first))
         return;
     lf_train_log(t, 1,
@@ -473,7 +485,7 @@ static int input_buffers(lf_trainer *t, lf_err *err)
                lf_arena_alloc(t->run.arena, (size_t)t->m.n_docs + 1, sizeof(int32_t), err)) ||
          !(t->texts_place = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err))))
         return LF_ENOMEM;
-    if (o && !o->several && o->whole_texts && o->separator >= 0 && t->mc.token_types > 1 &&
+    if (lf_train_separator(t) >= 0 && t->mc.token_types > 1 &&
         !(t->types_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (t->mc.mask == LF_MASK_PREFIX &&
@@ -482,6 +494,9 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         return LF_ENOMEM;
     if (lf_decoder_mtp(t->m.dec) &&
         !(t->mtp_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
+        return LF_ENOMEM;
+    if (t->c->nsp &&
+        !(t->nsp_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
         !(t->noise_buf =

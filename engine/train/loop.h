@@ -127,6 +127,8 @@ struct lf_train_config {
     /* without an objective: tokens are hidden and said, of a model with mask = both; borrowed;
      * NULL: the next tokens are */
     const lf_mlm *mlm;
+    const lf_nsp
+        *nsp; /* with mlm: texts are pairs, of a model with nsp_head; borrowed; NULL: not */
     /* of an encoder-decoder, without an objective: what its samples are; with source_length 0 there
      * is none */
     lf_seq2seq seq2seq;

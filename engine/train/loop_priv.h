@@ -83,7 +83,9 @@ struct lf_train_step {
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     /* means, with experts: see lf_train_router_step */
     double router_aux, router_entropy, router_load, router_dropped;
-    double mtp_loss[LF_MORE_HEADS], mtp_accuracy[LF_MORE_HEADS]; /* NaN: none was trained */
+    /* of the heads of mtp_layers; the first is that of nsp_head instead; NaN: none was trained */
+    double more_loss[LF_MORE_HEADS], more_accuracy[LF_MORE_HEADS];
+    double valid_nsp_loss, valid_nsp_accuracy; /* NaN: not measured, or no nsp_head */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
     double waited; /* see lf_train_sums; of these passes, and the optimizer of the step before */
@@ -142,6 +144,7 @@ struct lf_trainer {
     int32_t *types_buf;  /* rows: with a separator of the objective, of a model with types */
     int32_t *texts_cu, *texts_place; /* with documents of several texts; else NULL */
     int32_t *mtp_buf;                /* rows: with heads of mtp_layers that are trained */
+    int32_t *nsp_buf;                /* rows: with a trained nsp_head */
     struct lf_train_state s;
     bool ahead; /* results are read one step later: see step.c */
     /* next: its gradients are queued; flight: its optimizer too */
@@ -185,6 +188,10 @@ struct lf_train_sums;
 /* step.c. Running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
+/* What nsp_head adds to the loss: the mean over pairs; 0 where it is not trained. */
+double lf_train_nsp_loss(const lf_trainer *t, const struct lf_train_sums *s);
+/* The sums of further heads, of the record of this rank. */
+void lf_train_take_more(struct lf_train_sums *sums, const struct lf_step_record *rec);
 /* The loss of a step from the sums of its micro-batches, and the means of an objective. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
                         double *means);
@@ -285,6 +292,8 @@ int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, 
 int lf_train_find_texts(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
 int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                           lf_err *err);
+/* What is behind the first token of this number in a text is of type 1; -1: nothing is. */
+int64_t lf_train_separator(const lf_trainer *t);
 /* Collective among them: when one has failed, all return a failure. */
 int lf_train_together(const lf_trainer *t, int rc, lf_err *err);
 /* lf_loader_begin_step on all of them. */
@@ -384,6 +393,8 @@ void lf_train_report_held(const lf_trainer *t);
 /* At the end: what the ranks took at most, beside what is planned. Collective. */
 int lf_train_report_peak(lf_trainer *t, lf_err *err);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
+/* The loss of a uniform guess, of tokens and of what else the loss has. */
+double lf_train_uniform(const lf_trainer *t);
 
 /* ranks.c. Every rank calls a collective function at the same point. */
 /* Sums over the micro-batches of a step or of a validation, over all ranks after
@@ -394,8 +405,9 @@ struct lf_train_sums {
     int64_t router_seen;
     int64_t tokens, correct;
     double waited; /* seconds for other ranks; after lf_train_exchange their mean */
-    double mtp_loss[LF_MORE_HEADS]; /* sums over the targets of a head, and how many */
-    double mtp_tokens[LF_MORE_HEADS], mtp_correct[LF_MORE_HEADS];
+    /* sums over the targets of a further head, and how many: those of mtp_layers, or nsp_head */
+    double more_loss[LF_MORE_HEADS];
+    double more_tokens[LF_MORE_HEADS], more_correct[LF_MORE_HEADS];
     bool late; /* it is time to save, by the clock of rank 0 */
     double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };

@@ -72,6 +72,25 @@ static int write_mtp(lf_trainer *t, const struct lf_train_inputs *in, const lf_l
     return rc;
 }
 
+/* Of each pair of texts its class, at the first row. */
+static int write_nsp(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
+                     lf_err *err)
+{
+    for (int64_t r = 0; r < t->m.rows; r++)
+        t->nsp_buf[r] = LF_NSP_NONE;
+    for (int32_t s = 0; s < b->n_segs; s++)
+        t->nsp_buf[b->cu_seqlens[s]] = b->seg_nsp[s];
+    return write_rows(t, in, "nsp.targets", t->nsp_buf, sizeof(int32_t), err);
+}
+
+int64_t lf_train_separator(const lf_trainer *t)
+{
+    const lf_objective *o = t->c->objective;
+    return t->c->nsp                            ? t->c->nsp->separator
+           : o && o->whole_texts && !o->several ? o->separator
+                                                : -1;
+}
+
 /* Of training alone. */
 static int write_noise(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                        lf_err *err)
@@ -172,7 +191,7 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                                          .types = t->types_buf,
                                          .inner = !in->part->first};
     if (t->types_buf)
-        lf_decoder_second(b->tokens, b->cu_seqlens, t->m.n_docs, t->c->objective->separator,
+        lf_decoder_second(b->tokens, b->cu_seqlens, t->m.n_docs, lf_train_separator(t),
                           t->types_buf);
     if (rc == 0)
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, &docs, err);
@@ -182,6 +201,8 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         rc = write_noise(t, in, b, err);
     if (rc == 0 && in->part->last && t->mtp_buf && of_training(t, chain))
         rc = write_mtp(t, in, b, err);
+    if (rc == 0 && in->part->last && t->nsp_buf)
+        rc = write_nsp(t, in, b, err);
     if (rc != 0 || !t->samples_buf || !of_training(t, chain))
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)

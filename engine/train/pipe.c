@@ -58,6 +58,7 @@ static size_t lay_batch(lf_loader_batch *b, char *at, const struct lf_train_conf
         {(void **)&b->source_cu_seqlens, (size_t)source_docs, sizeof(int32_t)},
         {(void **)&b->seg_source, (size_t)n_docs, sizeof(uint16_t)},
         {(void **)&b->seg_mismatched, (size_t)n_docs, sizeof(bool)},
+        {(void **)&b->seg_nsp, (size_t)n_docs, sizeof(int8_t)},
     };
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
@@ -110,10 +111,13 @@ static void keep(const lf_trainer *t, lf_loader_batch *to, const lf_loader_batch
     to->seg_doc = own.seg_doc;
     to->seg_source = own.seg_source;
     to->seg_mismatched = own.seg_mismatched;
+    to->seg_nsp = b->seg_nsp ? own.seg_nsp : NULL;
     for (int32_t i = 0; i < b->n_segs; i++) {
         to->seg_doc[i] = b->seg_doc[i];
         to->seg_source[i] = b->seg_source[i];
         to->seg_mismatched[i] = b->seg_mismatched && b->seg_mismatched[i];
+        if (b->seg_nsp)
+            to->seg_nsp[i] = b->seg_nsp[i];
     }
     if (!b->seg_mismatched)
         to->seg_mismatched = NULL;

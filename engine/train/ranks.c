@@ -192,8 +192,9 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
 {
     /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through
      * host memory for the gradients, ranks of a pipeline for each other: there is nothing to run
-     * ahead of. */
-    t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile && !t->pipe;
+     * ahead of. A device that watches for spikes knows the sum of one loss, which nsp adds to. */
+    t->ahead =
+        t->m.back->ops->late_begin && !t->c->objective && !t->c->nsp && !t->c->profile && !t->pipe;
     if (t->run.ranks <= 1)
         return 0;
     const int inner = lf_zero_inner(&t->c->zero, lf_axes_sharers(&t->who));
@@ -234,20 +235,20 @@ void lf_train_count_packs(const lf_trainer *t, double *v, size_t n)
         v[i] = 0;
 }
 
-/* Collective: adds up what heads of mtp_layers have; no objective trains them. */
-static int sum_mtp(const lf_trainer *t, const struct lf_train_sums *mine, struct lf_train_sums *s,
-                   lf_err *err)
+/* Collective: adds up what further heads have; no objective trains them. */
+static int sum_more(const lf_trainer *t, const struct lf_train_sums *mine, struct lf_train_sums *s,
+                    lf_err *err)
 {
     double v[3 * LF_MORE_HEADS];
-    memcpy(v, mine->mtp_loss, sizeof mine->mtp_loss);
-    memcpy(v + LF_MORE_HEADS, mine->mtp_tokens, sizeof mine->mtp_tokens);
-    memcpy(v + 2 * LF_MORE_HEADS, mine->mtp_correct, sizeof mine->mtp_correct);
+    memcpy(v, mine->more_loss, sizeof mine->more_loss);
+    memcpy(v + LF_MORE_HEADS, mine->more_tokens, sizeof mine->more_tokens);
+    memcpy(v + 2 * LF_MORE_HEADS, mine->more_correct, sizeof mine->more_correct);
     lf_train_count_once(t, v, 3 * LF_MORE_HEADS);
     const int rc =
         lf_comm_all_reduce(t->run.comm, v, 3 * LF_MORE_HEADS, LF_COMM_F64, LF_COMM_SUM, err);
-    memcpy(s->mtp_loss, v, sizeof s->mtp_loss);
-    memcpy(s->mtp_tokens, v + LF_MORE_HEADS, sizeof s->mtp_tokens);
-    memcpy(s->mtp_correct, v + 2 * LF_MORE_HEADS, sizeof s->mtp_correct);
+    memcpy(s->more_loss, v, sizeof s->more_loss);
+    memcpy(s->more_tokens, v + LF_MORE_HEADS, sizeof s->more_tokens);
+    memcpy(s->more_correct, v + 2 * LF_MORE_HEADS, sizeof s->more_correct);
     return rc;
 }
 
@@ -292,8 +293,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .waited = v[10] / t->run.ranks,
                                 .late = v[11] > 0};
     const lf_objective *o = t->c->objective;
-    if (lf_decoder_mtp(t->m.dec))
-        return sum_mtp(t, &mine, s, err);
+    if (lf_decoder_more(t->m.dec))
+        return sum_more(t, &mine, s, err);
     if (!o)
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
@@ -323,10 +324,10 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
                                 err); /* entropy, load, dropped */
     if (rc == 0 && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
-    if (rc == 0 && lf_decoder_mtp(t->m.dec))
+    if (rc == 0 && lf_decoder_more(t->m.dec))
         rc = lf_comm_all_reduce(t->dev.gpus, rec->more_loss, LF_MORE_HEADS, LF_COMM_F64,
                                 LF_COMM_SUM, err);
-    if (rc == 0 && lf_decoder_mtp(t->m.dec))
+    if (rc == 0 && lf_decoder_more(t->m.dec))
         rc = lf_comm_all_reduce(t->dev.gpus, rec->more_tokens, 2 * LF_MORE_HEADS, LF_COMM_I64,
                                 LF_COMM_SUM, err); /* and correct */
     return lf_devcomm_end(&t->dev, rc, err);

@@ -115,6 +115,20 @@ static size_t add_speed(char *buf, size_t cap, size_t at, const lf_trainer *t,
     return add_mfu(buf, cap, at, t, rate);
 }
 
+static size_t add_valid_nsp(char *buf, size_t cap, size_t at, const struct lf_train_step *st)
+{
+    at = add_real(buf, cap, at, "valid_nsp_loss", st->valid_nsp_loss);
+    return add_real(buf, cap, at, "valid_nsp_accuracy", st->valid_nsp_accuracy);
+}
+
+/* Of pairs of texts; the loss is in that of the step. */
+static size_t add_nsp(char *buf, size_t cap, size_t at, const struct lf_train_step *st)
+{
+    at = add_real(buf, cap, at, "nsp_loss", st->more_loss[0]);
+    at = add_real(buf, cap, at, "nsp_accuracy", st->more_accuracy[0]);
+    return add_valid_nsp(buf, cap, at, st);
+}
+
 /* Of each head of mtp_layers that is trained: its loss, and how often its most likely token was the
  * right one, which is what speculative decoding would accept. */
 static size_t add_mtp(char *buf, size_t cap, size_t at, const struct lf_train_step *st)
@@ -122,9 +136,9 @@ static size_t add_mtp(char *buf, size_t cap, size_t at, const struct lf_train_st
     for (int k = 0; k < LF_MORE_HEADS; k++) {
         char key[32];
         snprintf(key, sizeof(key), "mtp%d_loss", k + 1);
-        at = add_real(buf, cap, at, key, st->mtp_loss[k]);
+        at = add_real(buf, cap, at, key, st->more_loss[k]);
         snprintf(key, sizeof(key), "mtp%d_accuracy", k + 1);
-        at = add_real(buf, cap, at, key, st->mtp_accuracy[k]);
+        at = add_real(buf, cap, at, key, st->more_accuracy[k]);
     }
     return at;
 }
@@ -158,7 +172,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     if (t->c->z_loss > 0)
         at = add_real(b, sizeof(b), at, "z_loss", st->z);
-    at = add_mtp(b, sizeof(b), at, st);
+    at = t->c->nsp ? add_nsp(b, sizeof(b), at, st) : add_mtp(b, sizeof(b), at, st);
     if (t->mc.experts > 0) {
         at = add_real(b, sizeof(b), at, "router_aux", st->router_aux);
         at = add_real(b, sizeof(b), at, "router_entropy", st->router_entropy);
@@ -203,6 +217,7 @@ int lf_train_report_end(lf_trainer *t, const struct lf_train_step *st, lf_err *e
         at = add_real(b, sizeof(b), at, "valid_accuracy", st->valid_accuracy);
         at = add_real(b, sizeof(b), at, "valid_entropy", st->valid_entropy);
         at = add_sets(b, sizeof(b), at, t, st);
+        at = add_valid_nsp(b, sizeof(b), at, st);
     } else {
         at = add_valid_means(b, sizeof(b), at, t, st);
     }
@@ -364,15 +379,22 @@ void lf_train_report_begin(lf_trainer *t)
         t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);
 }
 
+double lf_train_uniform(const lf_trainer *t)
+{
+    return log((double)t->mc.vocab) + (t->c->nsp ? log(2) : 0);
+}
+
 /* The first step of a run at random weights: is the loss that of a uniform guess? */
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st)
 {
-    double uniform = log((double)t->mc.vocab);
+    double uniform = lf_train_uniform(t);
     /* Logits of N(0, hidden std^2) cost half their variance more than a uniform guess. */
     double more = 0.5 * (double)t->mc.hidden * t->mc.init_std * t->mc.init_std;
     bool odd = st->loss < uniform - 0.5 || st->loss > uniform + 2 * more + 0.5;
     lf_train_log(t, odd && !t->c->init_from ? 1 : 2,
-                 "loss of the first step %.4f, ln(vocab) %.4f%s", st->loss, uniform,
+
+                 "loss of the first step %.4f, ln(vocab)%s %.4f%s", st->loss,
+                 t->c->nsp ? " + ln(2)" : "", uniform,
                  t->c->init_from ? " (weights given)"
                  : odd           ? ": not what random weights give; is the data or the model right?"
                                  : "");

@@ -202,6 +202,8 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     mc.label_row = t->mc.label_row;
     mc.label_head = t->mc.label_head;
     mc.label_bias = t->mc.label_bias;
+    if (t->mc.output != LF_OUTPUT_TOKENS)
+        mc.nsp_head = t->mc.nsp_head;
     if (rc == 0 && !mc.vision.family) { /* this model is that one, and sees besides */
         mc.vision = t->mc.vision;
         mc.projector = t->mc.projector;

@@ -104,6 +104,8 @@ static int check_span(const lf_seq2seq *s, int32_t T, int64_t vocab, lf_err *err
 
 static int check_denoise(const lf_seq2seq *s, int64_t vocab, lf_err *err)
 {
+    if (!(s->random >= 0 && s->random <= 1))
+        return lf_fail(err, LF_EINVAL, "mask_random = %g: a share of the spans, 0 to 1", s->random);
     int rc = check_token("mask_token", s->mask_token, vocab, err);
     if (rc == 0 && s->begin >= 0)
         rc = check_token("begin_token", s->begin, vocab, err);
@@ -280,23 +282,54 @@ static int32_t draw_lengths(const lf_seq2seq *s, const struct lf_seq2seq_row *r,
     return spans;
 }
 
+/* Where the units of text[n] that are taken out together begin, in start[units + 1]: words, or
+ * tokens. scratch [n]. */
+static int32_t find_units(const lf_seq2seq *s, const int32_t *text, int32_t n, uint8_t *scratch,
+                          int32_t *start)
+{
+    int32_t units = 0;
+    if (s->words)
+        lf_mlm_words(s->words, text, n, scratch);
+    for (int32_t i = 0; i < n; i++)
+        if (i == 0 || !s->words || scratch[i])
+            start[units++] = i;
+    start[units] = n;
+    return units;
+}
+
+/* What stands for the next span. */
+static int32_t stand_in(const lf_seq2seq *s, const struct lf_seq2seq_row *r, struct draws *d)
+{
+    if (!(s->random > 0))
+        return s->mask_token;
+    const uint32_t any = draw(d), word = draw(d);
+    return (double)any < s->random * 4294967296.0
+               ? (int32_t)(((uint64_t)word * (uint64_t)r->vocab) >> 32)
+               : s->mask_token;
+}
+
 static void corrupt_denoise(const lf_seq2seq *s, struct lf_seq2seq_row *r)
 {
-    int32_t *text = r->work, *length = r->work + r->n, at = 0, k = 0;
-    const int32_t noise = fill_noise(s, r->n);
-    shuffle_sentences(s, r, text, r->work + r->n, r->work + 2 * r->n + 1);
-    const int32_t spans = draw_lengths(s, r, noise, length);
-    struct choice c = {draws_of(r, LF_SITE_FILL_PLACE), r->n - noise + spans, spans};
+    int32_t *text = r->work, *length = r->work + r->n, *start = r->work + 2 * r->n + 1, at = 0,
+            k = 0;
+    shuffle_sentences(s, r, text, length, start);
+    /* nothing of lengths is known yet: their place has room for the marks of words */
+    const int32_t units = find_units(s, text, r->n, (uint8_t *)length, start),
+                  noise = fill_noise(s, units), spans = draw_lengths(s, r, noise, length);
+    struct choice c = {draws_of(r, LF_SITE_FILL_PLACE), units - noise + spans, spans};
+    struct draws word = draws_of(r, LF_SITE_FILL_WORD);
     if (s->begin >= 0) {
         put(r->source, &r->n_source, &s->begin, 1);
         put(r->target, &r->n_target, &s->begin, 1);
     }
     while (c.places > 0)
         if (choose(&c)) {
-            put(r->source, &r->n_source, &s->mask_token, 1);
+            const int32_t token = stand_in(s, r, &word);
+            put(r->source, &r->n_source, &token, 1);
             at += length[k++];
         } else {
-            put(r->source, &r->n_source, text + at++, 1);
+            put(r->source, &r->n_source, text + start[at], start[at + 1] - start[at]);
+            at++;
         }
     put(r->target, &r->n_target, r->text, r->n);
 }

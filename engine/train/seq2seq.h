@@ -23,7 +23,10 @@
  *
  * Denoising takes out ceil(share n) tokens. Lengths of spans are drawn from a Poisson distribution
  * until they have that sum; the last is cut, and no more spans are drawn than tokens are taken out.
- * All orders of these spans and of the tokens that stay are equally likely.
+ * All orders of these spans and of the tokens that stay are equally likely. With `words` all of
+ * this is of whole words (mlm.h) in place of tokens. With `random` any word of the vocabulary
+ * stands for such a share of the spans in place of mask_token. (fairseq has both, as --mask-random
+ * and as the words of --mask-length span-poisson.)
  *
  * What is drawn is a function of seed, global sample and number of the draw. So a text is corrupted
  * otherwise whenever it comes again, and neither ranks nor micro-batches nor resumes change it.
@@ -36,6 +39,7 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/train/mlm.h"
 
 /* Philox sites; those of validation are the next numbers. Draw i of a sample is word i % 4 of
  * counter i / 4. */
@@ -44,6 +48,7 @@
 #define LF_SITE_FILL_LENGTH 0x46494C00u /* lengths of spans */
 #define LF_SITE_FILL_PLACE  0x46494C10u /* which of spans and tokens is next */
 #define LF_SITE_FILL_ORDER  0x46494C20u /* the order of sentences */
+#define LF_SITE_FILL_WORD   0x46494C30u /* what stands for a span; two numbers each */
 
 enum lf_seq2seq_kind { LF_SEQ2SEQ_PAIRS, LF_SEQ2SEQ_SPAN, LF_SEQ2SEQ_DENOISE };
 
@@ -55,6 +60,8 @@ typedef struct lf_seq2seq {
     int32_t sentinel, n_sentinels; /* span: the first one; the others are the numbers below it */
     int32_t mask_token;            /* denoise */
     int32_t begin;                 /* denoise: first token of source and target; -1: none */
+    double random;                 /* denoise: share of spans that any word stands for */
+    const lf_mlm *words; /* denoise: whose marks say where words begin; borrowed; NULL: tokens */
     /* denoise: [n_ends] tokens that end a sentence, ascending; none: sentences stay in order */
     const int32_t *ends;
     size_t n_ends;
@@ -75,6 +82,7 @@ struct lf_seq2seq_row {
     bool valid;
     int64_t sample; /* global */
     int32_t eos;    /* ends source and target */
+    int64_t vocab;  /* with random: words that may stand for a span */
     const int32_t *text;
     int32_t n;
     int32_t *work;            /* [3 n + 2] */

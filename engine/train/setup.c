@@ -285,6 +285,24 @@ static int check_guest(const struct lf_train_config *c, lf_err *err)
 }
 
 /* Is the model one that can be asked for what is trained? */
+/* The head that pairs of texts are for, and types by which its model knows them apart. */
+static int check_nsp(const struct lf_train_config *c, const lf_model_config *mc, lf_err *err)
+{
+    if (!c->nsp)
+        return 0;
+    if (!lf_model_tells_pairs(mc))
+        return lf_fail(err, LF_EINVAL,
+                       "nsp: this model has no head that tells whether texts follow each other; "
+                       "give [model] nsp_head = yes, or an init_from that was imported as "
+                       "BertForPreTraining");
+    if (mc->token_types < 2)
+        return lf_fail(err, LF_EINVAL,
+                       "nsp: the two texts of a pair are of two types, and [model] token_types = "
+                       "%lld",
+                       (long long)mc->token_types);
+    return lf_nsp_check(c->nsp, mc->vocab, err);
+}
+
 static int check_mask(const struct lf_train_config *c, const lf_model_config *mc, lf_err *err)
 {
     if (mc->output == LF_OUTPUT_LABELS && !c->objective)
@@ -298,7 +316,8 @@ static int check_mask(const struct lf_train_config *c, const lf_model_config *mc
                        "objective = mlm trains an encoder, whose tokens see both ways: [model] "
                        "mask = both, which the families bert, roberta, distilbert and modernbert "
                        "have");
-    return lf_mlm_check(c->mlm, mc->vocab, err);
+    const int rc = lf_mlm_check(c->mlm, mc->vocab, err);
+    return rc != 0 ? rc : check_nsp(c, mc, err);
 }
 
 /* An encoder-decoder is trained on sources and targets, and nothing else is. */
@@ -490,6 +509,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return err ? err->rc : LF_EINVAL;
     if (lf_train_mtp(c))
         lf_decoder_train_mtp(m->dec);
+    if (c->nsp)
+        lf_decoder_train_nsp(m->dec);
     if (who->tensor_ranks > 1 || who->context_ranks > 1 || who->expert_ranks > 1)
         rc = lf_pstore_set_layout(m->ps, &layout, err);
     if (rc == 0)

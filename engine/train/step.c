@@ -125,7 +125,9 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
 {
     const struct lf_train_config *c = t->c;
     const double n = (double)(t->s.step + 1), trained = (double)ls->trained,
-                 heads = fmax(1, (double)lf_decoder_mtp(t->m.dec));
+                 heads = fmax(1, (double)lf_decoder_mtp(t->m.dec)),
+                 more = c->nsp ? 1 / fmax(1, (double)ls->units) /* the pairs of the step */
+                               : c->mtp_weight / heads / trained;
     return (struct lf_step_record){.step = (uint64_t)t->s.step,
                                    .seed = c->seed,
                                    .lr = (float)lr,
@@ -134,7 +136,7 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .clip_norm = (float)c->clip,
                                    .loss_scale = (float)t->s.scaler.scale,
                                    .inv_tokens = (float)(1 / trained),
-                                   .more_inv = (float)(c->mtp_weight / heads / trained),
+                                   .more_inv = (float)more,
                                    .inv_batches =
                                        (float)((double)c->micro_batch / (double)ls->n_samples),
                                    .z_loss = (float)c->z_loss};
@@ -166,13 +168,18 @@ void lf_train_begin_sums(struct lf_train_sums *s)
         s->top[i] = -INFINITY;
 }
 
+double lf_train_nsp_loss(const lf_trainer *t, const struct lf_train_sums *s)
+{
+    return t->c->nsp && s->more_tokens[0] > 0 ? s->more_loss[0] / s->more_tokens[0] : 0;
+}
+
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
                         double *means)
 {
     const lf_objective *o = t->c->objective;
     if (!o)
-        return s->loss / tokens;
+        return s->loss / tokens + lf_train_nsp_loss(t, s);
     o->means(o->user, s->obj, s->top, means);
     return means[0];
 }
@@ -198,6 +205,8 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
                                  .valid_loss = NAN,
                                  .valid_accuracy = NAN,
                                  .valid_entropy = NAN,
+                                 .valid_nsp_loss = NAN,
+                                 .valid_nsp_accuracy = NAN,
                                  .grad_norm = NAN};
     if (rc == 0 || ls->trained < 1 ||
         (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
@@ -210,6 +219,15 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
     rc = lf_exec_record_write(t->m.ex, &rec, err);
     lf_train_begin_sums(sums);
     return rc != 0 ? rc : forward_backward(t, ls, sums, &st->data_seconds, err);
+}
+
+void lf_train_take_more(struct lf_train_sums *sums, const struct lf_step_record *rec)
+{
+    for (int k = 0; k < LF_MORE_HEADS; k++) {
+        sums->more_loss[k] = rec->more_loss[k];
+        sums->more_tokens[k] = (double)rec->more_tokens[k];
+        sums->more_correct[k] = (double)rec->more_correct[k];
+    }
 }
 
 /* What the device added up. */
@@ -225,11 +243,7 @@ static void take_record(struct lf_train_sums *sums, const struct lf_step_record 
     sums->router_seen = rec->router_seen;
     sums->tokens = rec->tokens;
     sums->correct = rec->correct;
-    for (int k = 0; k < LF_MORE_HEADS; k++) {
-        sums->mtp_loss[k] = rec->more_loss[k];
-        sums->mtp_tokens[k] = (double)rec->more_tokens[k];
-        sums->mtp_correct[k] = (double)rec->more_correct[k];
-    }
+    lf_train_take_more(sums, rec);
 }
 
 /* Sums over all ranks to what is reported. */
@@ -242,8 +256,8 @@ static void measure(const lf_trainer *t, struct lf_train_step *st, const struct 
     st->z = sums->z / trained;
     st->waited = sums->waited;
     for (int k = 0; k < LF_MORE_HEADS; k++) { /* 0 / 0: none */
-        st->mtp_loss[k] = sums->mtp_loss[k] / sums->mtp_tokens[k];
-        st->mtp_accuracy[k] = sums->mtp_correct[k] / sums->mtp_tokens[k];
+        st->more_loss[k] = sums->more_loss[k] / sums->more_tokens[k];
+        st->more_accuracy[k] = sums->more_correct[k] / sums->more_tokens[k];
     }
     lf_train_router_step(t, st, sums);
 }

@@ -332,3 +332,10 @@ EXTRA_DIST += tests/golden/mtp/make_mtp.py \
   tests/golden/mtp/glm4.7-flash/config.json tests/golden/mtp/glm4.7-flash/model.safetensors tests/golden/mtp/glm4.7-flash/expected.safetensors \
   tests/golden/mtp/qwen3-next/config.json tests/golden/mtp/qwen3-next/model.safetensors tests/golden/mtp/qwen3-next/expected.safetensors \
   tests/golden/mtp/mimo/config.json tests/golden/mtp/mimo/model.safetensors tests/golden/mtp/mimo/expected.safetensors
+# Pairs of texts.
+check_PROGRAMS += tests/golden/nsp/nsp_test
+TESTS += tests/golden/nsp/nsp_test
+tests_golden_nsp_nsp_test_SOURCES = tests/golden/nsp/nsp_test.c tests/golden/families/family.c tests/golden/families/family.h
+tests_golden_nsp_nsp_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/nsp/make_nsp.py \
+  tests/golden/nsp/bert/config.json tests/golden/nsp/bert/model.safetensors tests/golden/nsp/bert/expected.safetensors

@@ -41,7 +41,7 @@ done
 mkdir -p "$dir/part/text"
 head -n 8 "$dir/llama.out/text/out.jsonl" >"$dir/part/text/out.jsonl.part"
 search llama part --prompts "$dir/llama.jsonl" --slots 7
-grep -q "behind 8 of 66" "$dir/err" &&
+grep -q "behind 8 of 87" "$dir/err" &&
     cmp -s "$dir/llama.out/text/out.jsonl" "$dir/part/text/out.jsonl"
 ok $? "continued behind the second of three results, the same bytes" "$(cat "$dir/err")"
 
@@ -67,4 +67,8 @@ refused "a search knows no frequency_penalty" "a penalty" --beams 2 --frequency-
 refused "raise slots" "more beams than slots" --beams 9
 printf '{"prompt_token_ids":[5],"beams":2,"early_stopping":"soon"}\n' >"$dir/plain.jsonl"
 refused "'early_stopping' must be true, false or" "an end that is none"
-finish 19
+printf '{"prompt_token_ids":[5,6,7]}\n' >"$dir/plain.jsonl"
+refused "first_token: token 4000 is outside the vocabulary" "a first token that there is not" --first-token 4000
+search llama few --prompts "$dir/plain.jsonl" --beams 3 --samples 3 --first-token 5 --last-token 6 --max-tokens 2
+says "the search has 1 results, and 3 are asked for" "more results than what is forced leaves are refused"
+finish 21

@@ -272,4 +272,27 @@ ok $? "and goes out as it"
 must "$stages/lf-score" --checkpoint "$dir/narrow/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
     --give embeddings --out "$dir/narrow-vectors" "$dir/lone.jsonl"
 is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/narrow-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "its vectors are as wide as the stream"
-finish 55
+
+# --- a task of GLUE, as its files come ---
+{ printf 'sentence1\tsentence2\tlabel\n' && awk 'BEGIN { srand(8); for (i = 0; i < 40; i++) { a = int(rand() * 9); b = int(rand() * 2)
+    printf "w%d or\tnot \"w%d\"\t%s\n", a, b ? a : a + 1, b ? "entailment" : "not_entailment" } }'; } >"$dir/rte.tsv"
+awk -F '\t' 'NR > 1 { gsub(/"/, "\\\"", $2); printf "{\"prompt\":\"%s[SEP]%s\",\"label\":%d}\n", $1, $2, $3 != "entailment" }' "$dir/rte.tsv" >"$dir/rte.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape prompt --glue rte --special-in-text token --out "$dir/rte" "$dir/rte.tsv"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape prompt --special-in-text token --out "$dir/rte.rows" "$dir/rte.jsonl"
+docs() { "$stages/lf-tokenize" --show-shards --samples 5 "$dir/$1/shards" 2>/dev/null | grep -v "$dir" >"$dir/$1.docs"; }
+docs rte
+docs rte.rows
+grep -q '{"label":1}' "$dir/rte.docs" && cmp -s "$dir/rte.docs" "$dir/rte.rows.docs"
+ok $? "a file of GLUE is rows of prompts with labels, and says the same as they do" "$(cat "$dir/rte.docs")"
+must "$stages/lf-rm" --data "$dir/rte/shards" --init-from "$dir/bert/checkpoint" --objective labels --steps 2 --seq-length 64 --batch 4 --threads 1 --out "$dir/rte.model"
+for f in "rte.tsv --glue rte" "rte.jsonl --shape prompt"; do
+    # shellcheck disable=SC2086
+    must "$stages/lf-score" --checkpoint "$dir/rte.model/checkpoint" --tokenizer "$dir/text/tokenizer" --special-in-text token --threads 1 --out "$dir/s.${f%% *}" "$dir/${f%% *}" ${f#* }
+done
+grep -q '"n": 40' "$dir/s.rte.tsv/scores/results.json" && cmp -s "$dir/s.rte.tsv/scores/results.json" "$dir/s.rte.jsonl/scores/results.json"
+ok $? "and lf-score measures it so" "$(cat "$dir/s.rte.tsv/scores/results.json")"
+"$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --glue rte --out "$dir/no" "$dir/rte.tsv" 2>"$dir/err"
+says "glue makes rows of prompts: say shape = prompt" "without its shape it is refused"
+"$stages/lf-score" --checkpoint "$dir/rte.model/checkpoint" --tokenizer "$dir/text/tokenizer" --glue mnlii --threads 1 --out "$dir/no" "$dir/rte.tsv" 2>"$dir/err"
+says "glue = mnlii is none of its tasks" "and so is a task that there is not"
+finish 59

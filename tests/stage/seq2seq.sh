@@ -36,6 +36,10 @@ on1 span
 falls span
 train "$pretrain" "$dir/bart.ini" denoise
 falls denoise
+train "$pretrain" "$dir/bart.ini" any --mask-random 1 --steps 1
+is "$({ losses denoise | head -n 1; losses any; } | sort -u | wc -l)" 2 "any word in place of spans: another loss"
+train "$pretrain" "$dir/bart.ini" words --mask-whole-words --steps 1
+says "lies none that made it: give tokenizer" "words of a vocabulary that is not there are refused"
 on1 again --recompute full --save-async=no
 is "$(id again)" "$(id span)" "computed again, the same bits"
 mkdir "$dir/kill"
@@ -115,6 +119,19 @@ must "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/
 is "$(answers greedy | tr '\n' ',')" "dor ban,gim fel,ban hut,dor dor," "answers are generated"
 must "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --beams 3 --max-tokens 9 --threads 1 --out "$dir/beams"
 is "$(answers beams | tr '\n' ',')" "dor ban,gim fel,ban hut,dor dor," "and found by beams"
+cp -r "$dir/text/tokenizer" "$dir/said"
+end=$(sed -n 's/.*"eos_token_id": *\([0-9]*\).*/\1/p' "$dir/said/generation_config.json" 2>/dev/null)
+printf '{"num_beams":3,"max_length":10,"min_length":1,"length_penalty":1.0,"early_stopping":false,"do_sample":false,"eos_token_id":%s}' "${end:-0}" >"$dir/said/generation_config.json"
+must "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/said" --prompts "$dir/ask.jsonl" --threads 1 --out "$dir/by_file"
+cmp -s "$dir/beams/text/out.jsonl" "$dir/by_file/text/out.jsonl"
+ok $? "as generation_config.json says it, whose max_length has the first token of the decoder, the same bytes" "$(head -n 1 "$dir/beams/text/out.jsonl" "$dir/by_file/text/out.jsonl")"
+must "$stages/lf-convert" --from "$dir/sft/checkpoint" --tokenizer "$dir/said" --out "$dir/out"
+grep -q '"decoder_start_token_id": 0' "$dir/out/model/generation_config.json" && grep -q '"num_beams": 3' "$dir/out/model/generation_config.json"
+ok $? "which goes out with the model, and says what the decoder starts with" "$(cat "$dir/out/model/generation_config.json")"
+must "$stages/lf-sft" --data "$dir/qa/shards" --init-from "$dir/base/checkpoint" --source-length 64 --seq-length 64 --steps 1 --batch 4 --micro-batch 4 \
+    --lora-rank 2 --threads 1 --out "$dir/lora"
+must "$stages/lf-convert" --from "$dir/lora/adapter" --out "$dir/peft"
+is "$(grep -c '"task_type": "SEQ_2_SEQ_LM"' "$dir/peft/peft/adapter_config.json")" 1 "an adapter goes out as one of a model with sources"
 must "$stages/lf-generate" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --temperature 0 --max-tokens 9 --threads 2 --slots 1 --out "$dir/alone"
 cmp -s "$dir/greedy/text/out.jsonl" "$dir/alone/text/out.jsonl"
 ok $? "one at a time, the same bytes"
@@ -155,4 +172,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 33
+finish 38

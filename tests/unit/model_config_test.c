@@ -433,6 +433,11 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "mask = both\nembed_narrow = yes\nembed_dim = 8\n"
          "head_transform = yes\noutput = labels\nlabels = 3\nlabel_head = transform\n",
          "label_head: transform leads to the narrow embedding"},
+        {"[model]\nfamily = bert\n" TINY "embed_narrow = yes\nembed_dim = 8\n",
+         "embed_narrow: is of family = electra"},
+        {"[model]\nfamily = roberta\n" TINY "nsp_head = yes\n", "nsp_head: is of family = bert"},
+        {"[model]\nfamily = llama\n" TINY "nsp_head = yes\n",
+         "nsp_head: means nothing without output = tokens and mask = both"},
         {"[model]\nfamily = llama\n" TINY "first_norm = no\nblock = post\n",
          "first_norm: is of block = pre"},
         {"[model]\nfamily = llama\n" TINY "head_transform_bias = yes\n",
@@ -902,7 +907,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(514, test_published());
-    TAP(332, test_errors());
+    TAP(338, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(11, test_flops());

@@ -14,6 +14,7 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/text/token/tokenizer.h"
 #include "engine/train/loader_priv.h"
 #include "tests/tap/tap.h"
 
@@ -130,6 +131,59 @@ static void test_long_spans(void)
     tap_ok(two >= TRIES - 2, "spans of 900 tokens are drawn: %d of %d", two, TRIES);
 }
 
+/* Words of three tokens: none is cut, and of words as many are taken out as of tokens otherwise. */
+static void test_words(void)
+{
+    enum { WORDS = 1000, N = 3 * WORDS, MASK = 3 };
+    static int32_t text[N], source[N + 2], target[N + 2], work[3 * N + 2];
+    uint8_t marks[20] = {0};
+    const lf_mlm words = {.marks = marks, .n_marks = 20};
+    lf_seq2seq s = {.kind = LF_SEQ2SEQ_DENOISE,
+                    .source_length = N + 2,
+                    .share = 0.3,
+                    .mean = 3,
+                    .mask_token = MASK,
+                    .begin = -1,
+                    .words = &words};
+    struct lf_seq2seq_row r = {.seed = 5,
+                               .vocab = 4,
+                               .eos = 2,
+                               .text = text,
+                               .n = N,
+                               .work = work,
+                               .source = source,
+                               .target = target};
+    int32_t cut = 0, kept = 0, masks = 0, any[4] = {0};
+    for (int i = 4; i < 20; i += 2)
+        marks[i] = LF_TOK_WORD_BEGINS;
+    for (int i = 0; i < N; i++)
+        text[i] = i % 3 ? 5 + 2 * (i % 7) : 4 + 2 * (i % 8);
+    lf_seq2seq_corrupt(&s, &r);
+    for (int i = 0; i + 1 < r.n_source;) {
+        const bool mask = source[i] == MASK;
+        masks += mask;
+        kept += !mask;
+        cut += !mask && (source[i] % 2 || source[i + 1] % 2 == 0 || source[i + 2] % 2 == 0);
+        i += mask ? 1 : 3;
+    }
+    tap_ok(cut == 0 && kept == WORDS * 7 / 10, "%d words stay, %d of them cut", kept, cut);
+    tap_ok(masks > 70 && masks < 130, "300 are in %d spans of three in the mean", masks);
+    s.random = 1;
+    lf_seq2seq_corrupt(&s, &r);
+    for (int i = 0; i + 1 < r.n_source; i++)
+        if (source[i] < 4)
+            any[source[i]]++;
+    tap_ok(any[0] + any[1] + any[2] + any[3] == masks && any[0] > masks / 8 && any[3] > masks / 8,
+           "any word stands for the same spans: %d %d %d %d", any[0], any[1], any[2], any[3]);
+    s.random = 0.5;
+    any[3] = 0;
+    lf_seq2seq_corrupt(&s, &r);
+    for (int i = 0; i + 1 < r.n_source; i++)
+        any[3] += source[i] == MASK;
+    tap_ok(any[3] > masks * 5 / 10 && any[3] < masks * 3 / 4,
+           "or for half of them, an eighth of which is the mask again: %d", any[3]);
+}
+
 static void test_refused(void)
 {
     const lf_seq2seq span = {.kind = LF_SEQ2SEQ_SPAN,
@@ -144,12 +198,12 @@ static void test_refused(void)
                                 .mean = 3,
                                 .mask_token = 3,
                                 .begin = -1};
-    lf_seq2seq bad[9] = {span, span, span, span, span, span, denoise, denoise, denoise};
-    const char *says[9] = {"mask_share = 1",        "span_length = 0.5",
-                           "sentinel_token = 1000", "28 spans, and there are sentinels = 27",
-                           "source_length = 2 and", "source_length = 1:",
-                           "mask_token = 1000",     "begin_token = 1000",
-                           "sentence_ends = 1001"};
+    lf_seq2seq bad[10] = {span, span, span, span, span, span, denoise, denoise, denoise, denoise};
+    const char *says[10] = {"mask_share = 1",        "span_length = 0.5",
+                            "sentinel_token = 1000", "28 spans, and there are sentinels = 27",
+                            "source_length = 2 and", "source_length = 1:",
+                            "mask_token = 1000",     "begin_token = 1000",
+                            "sentence_ends = 1001",  "mask_random = 1.5"};
     const int32_t ends[] = {4, 1001};
     bad[0].share = 1;
     bad[1].mean = 0.5;
@@ -161,10 +215,11 @@ static void test_refused(void)
     bad[7].begin = 1000;
     bad[8].ends = ends;
     bad[8].n_ends = 2;
+    bad[9].random = 1.5;
     lf_err err = LF_ERR_INIT;
     tap_i64(lf_seq2seq_check(&span, 114, 1000, &err), 0, "T5's own is taken");
     tap_i64(lf_seq2seq_check(&denoise, 64, 1000, &err), 0, "and so is denoising");
-    for (size_t i = 0; i < 9; i++)
+    for (size_t i = 0; i < 10; i++)
         tap_rc(lf_seq2seq_check(&bad[i], 114, 1000, &err), LF_EINVAL, &err, says[i], "refused");
 }
 
@@ -506,7 +561,8 @@ int main(void)
     lf_err err = LF_ERR_INIT;
     TAP(18, test_golden());
     TAP(1, test_long_spans());
-    TAP(11, test_refused());
+    TAP(4, test_words());
+    TAP(12, test_refused());
     snprintf(plain, sizeof plain, "%s/plain", tap_tmpdir());
     snprintf(two, sizeof two, "%s/pairs", tap_tmpdir());
     if (lf_shard_write_synthetic(plain, &(struct lf_shard_synthetic){90, 4, 1, 60, 250, 1}, &err) <

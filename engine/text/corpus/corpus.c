@@ -50,6 +50,8 @@ struct lf_corpus {
     uint64_t line, in_source, in_source_start; /* the last: at the beginning of the member */
     int64_t member_bytes;
     int64_t done_before; /* bytes of the sources before `at` */
+    lf_glue glue;        /* of the member */
+    lf_buf row;          /* of a line of it */
     bool check_crc; /* the member is a whole gzip file: libarchive does not look at its checksum */
     uint32_t crc;
     lf_crc32 crc_tables;
@@ -63,6 +65,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     c->a = *args;
     c->a.inputs = NULL;
     lf_buf_init(&c->win);
+    lf_buf_init(&c->row);
     lf_websamples_init(&c->samples);
     lf_crc32_init(&c->crc_tables);
     c->files.energon = args->energon;
@@ -99,6 +102,7 @@ void lf_corpus_close(lf_corpus *c)
     close_source(c);
     lf_corpus_list_fini(&c->files);
     lf_buf_fini(&c->win);
+    lf_buf_fini(&c->row);
     lf_websamples_fini(&c->samples);
     free(c);
 }
@@ -356,6 +360,8 @@ static int next_member(lf_corpus *c, lf_err *err)
             if (!c->member)
                 return LF_ENOMEM;
         }
+        if (c->a.glue)
+            c->glue = *c->a.glue;
         c->json = is_json_name(c, c->member ? c->member : c->files.v[c->at].path);
         c->array = false;
         c->in_member = true;
@@ -674,6 +680,19 @@ static int skip_mark(lf_corpus *c, lf_err *err)
     return rc;
 }
 
+/* The row of a line of GLUE; 0: it is none. */
+static int make_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    const int rc = lf_glue_row(&c->glue, r->raw, r->len, r->line, &c->row, err);
+    if (rc < 0)
+        return lf_err_prefix(err, "%s%s%s:%llu", c->files.v[c->at].path, c->member ? ": " : "",
+                             c->member ? c->member : "", (unsigned long long)r->line);
+    r->raw = c->row.data;
+    r->len = c->row.len;
+    r->form = LF_RECORD_JSON;
+    return rc;
+}
+
 /* The next record of the open member; 0: it has ended. */
 static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
@@ -722,8 +741,14 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
                                 .source = c->at,
                                 .line = line,
                                 .member = c->member,
-                                .in_source = c->in_source++,
+                                .in_source = c->in_source,
                                 .bom = c->mark};
+        if (c->a.glue && (rc = make_row(c, r, err)) <= 0) {
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        c->in_source++;
         c->mark = false;
         return 1;
     }

@@ -22,6 +22,7 @@
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 #include "engine/text/corpus/energon.h"
+#include "engine/text/corpus/glue.h"
 
 /* AUTO goes by the name and, for parquet, by how a file begins and ends. ROWS: parquet where it is
  * one, else JSON lines. */
@@ -69,6 +70,9 @@ typedef struct lf_corpus_args {
      * the order of their names. A picture is a row {"images": [path], "prompt": class_mark,
      * "label": number, "class": name}. Borrowed until close; NULL: it is not so */
     const char *class_mark;
+    /* Files are those of a task of GLUE, and each line becomes a row (glue.h); its task and
+     * between; with format TEXT and split LINE. Borrowed until close; NULL: they are not */
+    const lf_glue *glue;
     bool ignore_others; /* of samples: members that are none of them are passed over */
     bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 static int open_rows(lf_rowfile *f, const char *path, const char *const *binary, size_t n,
-                     lf_err *err)
+                     const lf_glue *glue, lf_err *err)
 {
     struct stat st;
     *f = (lf_rowfile){.path = path};
@@ -22,7 +22,9 @@ static int open_rows(lf_rowfile *f, const char *path, const char *const *binary,
         return lf_fail(err, LF_EINVAL, "%s is a directory; name a file of rows", path);
     const lf_corpus_args args = {.inputs = &path,
                                  .n_inputs = 1,
-                                 .format = LF_CORPUS_ROWS,
+                                 .format = glue ? LF_CORPUS_TEXT : LF_CORPUS_ROWS,
+                                 .split = LF_CORPUS_LINE,
+                                 .glue = glue,
                                  .binary = binary,
                                  .n_binary = n,
                                  .max_doc_bytes = LF_ROWFILE_MAX,
@@ -32,13 +34,18 @@ static int open_rows(lf_rowfile *f, const char *path, const char *const *binary,
 
 int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err)
 {
-    return open_rows(f, path, NULL, 0, err);
+    return open_rows(f, path, NULL, 0, NULL, err);
+}
+
+int lf_rowfile_open_glue(lf_rowfile *f, const char *path, const lf_glue *glue, lf_err *err)
+{
+    return open_rows(f, path, NULL, 0, glue, err);
 }
 
 int lf_rowfile_open_pictures(lf_rowfile *f, const char *path, lf_err *err)
 {
     static const char *const binary[] = {"image", "images"};
-    return open_rows(f, path, binary, sizeof binary / sizeof *binary, err);
+    return open_rows(f, path, binary, sizeof binary / sizeof *binary, NULL, err);
 }
 
 void lf_rowfile_close(lf_rowfile *f)

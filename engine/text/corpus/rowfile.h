@@ -20,6 +20,8 @@ typedef struct lf_rowfile {
 
 /* Anything but a regular file, a pipe or "-" is an error. lf_rowfile_close. */
 int lf_rowfile_open(lf_rowfile *f, const char *path, lf_err *err);
+/* The same of a file of GLUE (glue.h), which is borrowed until close; NULL: it is none. */
+int lf_rowfile_open_glue(lf_rowfile *f, const char *path, const lf_glue *glue, lf_err *err);
 /* The same, and of parquet the columns image and images have the bytes of pictures, which are no
  * UTF-8: {bytes, path} of the object. */
 int lf_rowfile_open_pictures(lf_rowfile *f, const char *path, lf_err *err);
