@@ -167,6 +167,12 @@ static const lf_opt opts[] = {
      .help = "the input is a folder that has a folder of pictures for each class: rows of shape "
              "prompt, with the number of the class, from 0 in the order of the folders' names, as "
              "label, and its name as class"},
+    {.name = "class_caption",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help =
+         "with class_folders: the caption of a picture, such as \"a photo of a {}.\"; {} is the "
+         "name of its class, with blanks for _ and -; unset: it has none"},
     {.name = "picture_check",
      .type = LF_OPT_ENUM,
      .cls = ID,

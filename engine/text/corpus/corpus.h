@@ -69,6 +69,9 @@ typedef struct lf_corpus_args {
      * the order of their names. A picture is a row {"images": [path], "prompt": class_mark,
      * "label": number, "class": name}. Borrowed until close; NULL: it is not so */
     const char *class_mark;
+    /* what stands behind class_mark, with {} for the name of the class, in which _ and - become
+     * blanks; NULL: nothing */
+    const char *class_caption;
     bool ignore_others; /* of samples: members that are none of them are passed over */
     bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
