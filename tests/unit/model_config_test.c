@@ -173,6 +173,8 @@ static const struct {
     {"umt5-small", 306601984},
     {"bart-base", 139420416 + 50265}, /* final_logits_bias counts as the buffer that it is there */
     {"bart-large", 406291456 + 50265},
+    {"clip-vit-base-patch32", 151277313},
+    {"siglip-base-patch16-224", 203155970},
     {"bert-base", 109514298},
     {"bert-large", 335174458},
     {"roberta-base", 124697433},
