@@ -327,7 +327,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
     tell_dropped(t, t->data, t->c->n_sources, "train");
     tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
     memcpy(t->tokenizer, lf_loader_info(t->data, 0)->tokenizer_sha256, sizeof(t->tokenizer));
-    if (!lf_train_pictures(t->c) && (rc = check_words(t, err)) != 0)
+    if (lf_train_words(t->c) && (rc = check_words(t, err)) != 0)
         return rc;
     rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                          (int64_t)lf_loader_source_samples(t->data, 0), err);
