@@ -14,12 +14,11 @@
 
 /* ---- names ---- */
 
-static bool there(const json_t *names, const char *name)
+static bool there(json_t *names, const char *name)
 {
     size_t i;
     json_t *v;
-    json_array_foreach((json_t *)names, i,
-                       v) if (strcmp(json_string_value(v), name) == 0) return true;
+    json_array_foreach(names, i, v) if (strcmp(json_string_value(v), name) == 0) return true;
     return false;
 }
 

@@ -767,11 +767,22 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     return rc;
 }
 
+/* Is it a family of towers of pictures and texts? */
+static bool has_towers(const struct lf_hf_family *f)
+{
+    for (const char *const *s = f->switches; s && *s; s++)
+        if (lf_str_has_prefix(*s, "dual."))
+            return true;
+    return false;
+}
+
 /* Of an encoder that is a model of its own, nothing else of the checkpoint goes out. */
 static int take_part(struct export *ex, lf_err *err)
 {
     const struct lf_hf_lone *l = ex->family->lone;
     const char *family = lf_vision_families[ex->config.vision.family];
+    if (!l && lf_model_is_dual(&ex->config) && has_towers(ex->family))
+        return 0;
     if (!l)
         return lf_model_need_text(&ex->config, err);
     if (!lf_hf_in_words(family, l->tower->families))

@@ -103,7 +103,7 @@ struct params {
 
 static void add(struct params *t, enum kind kind, const char *name, int64_t rows, int64_t cols)
 {
-    char whole[64];
+    char whole[96];
     snprintf(whole, sizeof whole, "dual.%s", name);
     const struct lf_param_desc d = {.name = whole,
                                     .ndim = kind == MATRIX ? 2 : 1,

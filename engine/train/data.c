@@ -302,6 +302,9 @@ static int check_words(lf_trainer *t, lf_err *err)
             t->mc.vocab = other->vocab_size;
         most = other->vocab_size > most ? other->vocab_size : most;
     }
+    /* captions end with it, so it changes no number; an export needs it */
+    if (lf_model_is_dual(&t->mc) && !t->mc.dual.padded && !t->mc.dual.end_token && info->eos_id > 0)
+        t->mc.dual.end_token = info->eos_id;
     char unused[240];
     if (lf_train_word_unused(unused, sizeof unused, t->c, t->mc.vocab, most))
         lf_train_log(t, 1, "%s", unused);
