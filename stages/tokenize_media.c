@@ -214,7 +214,8 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
         lf_row_fini(row);
         return rc;
     }
-    p->rewrite = (lf_rewrite){rewrite, p, p->m->expand.kind == LF_EXPAND_PALIGEMMA};
+    p->rewrite = (lf_rewrite){rewrite, p, p->m->expand.kind == LF_EXPAND_PALIGEMMA,
+                              lf_expand_beside(&p->m->expand)};
     row->rewrite = p->n > 0 ? &p->rewrite : NULL;
     return 0;
 }

@@ -452,6 +452,7 @@ static const unsigned stands_on[] = {
     [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,
     [LF_EXPAND_IDEFICS3] = 1u << LF_PROC_SPLIT,
     [LF_EXPAND_PIXTRAL] = 1u << LF_PROC_WITHIN,
+    [LF_EXPAND_BESIDE] = 1u << LF_PROC_FIT | 1u << LF_PROC_NAFLEX,
 };
 
 /* How many patches each way become one placeholder is said by their numbers alone for Idefics3. */

@@ -18,7 +18,7 @@ i=0
 while [ $i -lt 8 ]; do
     set -- $names
     for f in $files; do
-        echo "{\"image\": \"$f\", \"text\": \"a $1 one\"}"
+        echo "{\"image\": \"$f\", \"text\": \"a $1 one $i\"}"
         shift
     done
     i=$((i + 1))
@@ -29,7 +29,7 @@ tokenize() { # tokenize NAME ARGS...
     "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --placeholders "$beside" --out "$dir/$_n" "$@" >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
-tokenize tok --media-dir "$images" --valid-fraction 0.25 "$dir/rows.jsonl"
+tokenize tok --shape auto --media-dir "$images" --valid-fraction 0.25 "$dir/rows.jsonl"
 is $rc 0 "rows with a picture and a caption, without a mark" "$(cat "$dir/err")"
 mkdir -p "$dir/folders/big_ants" "$dir/folders/bees" && cp "$images/rgb8.png" "$dir/folders/big_ants/" && cp "$images/wide.png" "$dir/folders/bees/"
 tokenize folders --shape prompt --class-folders --class-caption "a photo of {}." --valid-fraction 0 "$dir/folders"
@@ -39,16 +39,16 @@ is $rc 0 "folders of classes, whose names become captions" "$(cat "$dir/err")"
     echo '{"images": ["big_ants/rgb8.png"], "prompt": "<image>a photo of big ants.", "label": 1, "class": "big_ants"}'
 } >"$dir/told.jsonl"
 tokenize told --shape prompt --media-dir "$dir/folders" --valid-fraction 0 "$dir/told.jsonl"
-is "$rc $("$LF_BUILDDIR/tests/stage/shards_tool" ids "$dir/folders/shards" 2>&1 | head -n 2)" \
-    "0 $("$LF_BUILDDIR/tests/stage/shards_tool" ids "$dir/told/shards" 2>&1 | head -n 2)" "which are those of rows that say them" "$(cat "$dir/err")"
+is "$rc $("$LF_BUILDDIR/tests/stage/shards_tool" "$dir/folders/shards" train | cut -d r -f 1)" \
+    "0 $("$LF_BUILDDIR/tests/stage/shards_tool" "$dir/told/shards" train | cut -d r -f 1)" "which are those of rows that say them" "$(cat "$dir/err")"
 tokenize bad --shape prompt --class-folders --class-caption "a photo" "$dir/folders"
 says "has no {}" "a caption without a place for the name"
-tokenize bad --class-caption "a {}" "$dir/rows.jsonl"
+tokenize bad --shape auto --class-caption "a {}" "$dir/rows.jsonl"
 says "class_caption is of class_folders" "and without folders"
 
 stage() { # stage OBJECTIVE
-    printf '[stage]\ndata = %s\nobjective = %s\nbatch = 6\nmicro_batch = 2\nmax_patches = 50\nmax_tiles = 2\nsteps = 100\nlr = 2e-3\n' "$dir/tok/shards" "$1"
-    printf 'schedule = constant\nvalid_interval = 50\nlog_interval = 10\nsave_time = 0\nthreads = 1\n'
+    printf '[stage]\ndata = %s\nobjective = %s\nbatch = 6\nmicro_batch = 2\nmax_patches = 50\nmax_tiles = 2\nsteps = 400\nlr = 2e-3\n' "$dir/tok/shards" "$1"
+    printf 'schedule = constant\nvalid_interval = 200\nlog_interval = 10\nsave_time = 0\nthreads = 1\n'
 }
 model() { # model FAMILY POSITIONS
     printf '[model]\nfamily = %s\nlayers = 1\nhidden = 32\nheads = 4\nffn = 64\nmax_positions = 24\nvision.family = %s\n' "$1" "$1"
@@ -64,7 +64,7 @@ on1() {
 
 # --- one rank ---
 on1 one
-is $rc 0 "100 steps" "$(cat "$dir/err")"
+is $rc 0 "400 steps" "$(cat "$dir/err")"
 record=$("$infer" record "$dir/one/metrics" | tail -n 1)
 case $record in *'"valid_loss":'*'"accuracy":'*'"text_accuracy":'*'"scale":'*'"valid_accuracy":'*) true ;; *) false ;; esac
 ok $? "a record has accuracies, the scale, and those of validation" "$record"
@@ -89,7 +89,7 @@ killed_often 2 "$dir/kill/metrics" "$(bytes "$dir/short/metrics")" "$pretrain" -
 on1 kill --steps 10 --save-interval 4
 is "$often $(id kill)" "1 $(id short)" "killed and continued, the same bits"
 "$pretrain" --config "$dir/run.ini" --plan >"$dir/stdout" 2>"$dir/err"
-grep -q '"steps":100' "$dir/stdout"
+grep -q '"steps":400' "$dir/stdout"
 ok $? "--plan" "$(cat "$dir/stdout" "$dir/err")"
 on1 lit --steps 2 --init-from "$dir/one/out/checkpoint" --freeze 'vision.*' --freeze 'dual.image.*'
 is "$rc $("$tool" moved "$dir/one/out/checkpoint" "$dir/lit/out/checkpoint" 'model/vision.*')" "0 0 of 23" "texts are tuned to pictures that stay (LiT)" "$(cat "$dir/err")"
@@ -100,8 +100,7 @@ is $rc 0 "captions of folders are trained on" "$(cat "$dir/err")"
 # --- the scale has a bound ---
 sed 's/^dual.dim.*/&\ndual.scale_init = 4.7/' "$dir/run.ini" >"$dir/hot.ini"
 ini=$dir/hot.ini on1 hot --steps 2 --save-interval 1
-"$infer" record "$dir/hot/metrics" | tail -n 1 | grep -q '"scale":\(100\|99.99\|100.00\)'
-ok $? "it is at most 100" "$("$infer" record "$dir/hot/metrics" | tail -n 1)"
+is "$("$infer" record "$dir/hot/metrics" | sed -n 's/.*"step":1,.*"scale":\([0-9]*\.[0-9]\).*/\1/p' | head -n 1)" 100.0 "it is at most 100"
 
 # --- ranks ---
 if have_ranks; then
@@ -111,14 +110,15 @@ if have_ranks; then
     close two
     ok $? "two ranks, the losses of one" "$(losses two | paste "$dir/a" -)"
     on 2 zero --steps 10 --batch 8 --zero 2
-    is "$(losses zero)" "$(losses two)" "zero = 2, the same losses"
+    close zero
+    ok $? "zero = 2, the same losses but for the order in which the norm is summed" "$(losses zero | paste "$dir/a" -)"
 else
     skip_some 2 "ranks cannot be started here"
 fi
 
 # --- pair by pair ---
 ini=$dir/siglip.ini on1 sig
-is $rc 0 "100 steps with the loss of SigLIP" "$(cat "$dir/err")"
+is $rc 0 "400 steps with the loss of SigLIP" "$(cat "$dir/err")"
 { first sig; last sig; } | awk '{ x[NR] = $1 } END { exit NR != 2 || !(x[2] < 0.7 * x[1]) }'
 ok $? "the loss falls" "$(first sig) $(last sig)"
 
@@ -134,7 +134,7 @@ is "$(tr '\n' ' ' <"$dir/classes")" "CLIPModel 0 of prepared SiglipModel 0 of pr
 for n in $names; do echo "$n"; done >"$dir/names"
 k=0
 for f in $files; do
-    echo "{\"image\": \"$f\", \"text\": \"\", \"label\": $k}"
+    echo "{\"images\": [\"$f\"], \"prompt\": \"<image>\", \"label\": $k}"
     k=$((k + 1))
 done >"$dir/held.jsonl"
 score() { # score CHECKPOINT FILE ARGS...
@@ -146,13 +146,13 @@ score() { # score CHECKPOINT FILE ARGS...
     rc=$?
 }
 told() { sed -n 's/.*"class":\([0-9]*\).*/\1/p' "$dir/scores/scores/scores.jsonl" | tr -d '\n'; }
-score "$dir/one/out/checkpoint" "$dir/held.jsonl" --classes "$dir/names" --class-caption "a {} one"
+score "$dir/one/out/checkpoint" "$dir/held.jsonl" --classes "$dir/names" --class-caption "a {} one 1"
 is "$rc $(told)" "0 012345" "classes are told by captions" "$(cat "$dir/err" "$dir/scores/scores/scores.jsonl")"
 grep -q '"accuracy": 1.0' "$dir/scores/scores/results.json" && grep -q '"name":"turned"' "$dir/scores/scores/scores.jsonl"
 ok $? "with their names, and how many are right" "$(cat "$dir/scores/scores/results.json")"
-score "$dir/sig/out/checkpoint" "$dir/held.jsonl" --classes "$dir/names" --class-caption "a {} one" --class-caption "a {} one"
+score "$dir/sig/out/checkpoint" "$dir/held.jsonl" --classes "$dir/names" --class-caption "a {} one 1" --class-caption "a {} one 2"
 is "$rc $(told)" "0 012345" "by SigLIP too, and by several captions" "$(cat "$dir/err")"
-{ cat "$dir/held.jsonl" && echo '{"text": "a red one"}' && echo '{"text": "a grey one"}'; } >"$dir/mixed.jsonl"
+{ cat "$dir/held.jsonl" && echo '{"text": "a red one 1"}' && echo '{"text": "a grey one 1"}'; } >"$dir/mixed.jsonl"
 score "$dir/one/out/checkpoint" "$dir/mixed.jsonl" --give embeddings
 is "$rc $(grep -c '"embedding":' "$dir/scores/scores/scores.jsonl")" "0 8" "vectors of pictures and of texts" "$(cat "$dir/err")"
 sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/scores/scores/scores.jsonl" | awk -F, '
@@ -189,4 +189,4 @@ wrong "has placeholders in its text" "$dir/some.ini" --data "$dir/into/shards"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 37
+finish 36
