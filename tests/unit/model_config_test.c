@@ -903,7 +903,7 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(514, test_published());
+    TAP(520, test_published());
     TAP(332, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
