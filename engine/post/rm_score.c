@@ -190,6 +190,8 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
 void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from)
 {
     s->from = from;
+    if (s->towers)
+        lf_tower_scorer_see(s->towers, from);
 }
 
 static struct lf_pictures_size pictures_of(const lf_rm_scorer *s, const lf_rm_text *t)
@@ -375,7 +377,7 @@ int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size
 {
     int rc = 0;
     if (s->towers)
-        return lf_tower_scorer_run(s->towers, ex, s->from, texts, n, score, stop, err);
+        return lf_tower_scorer_run(s->towers, ex, texts, n, score, stop, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = check_text(s, &texts[i], i, err);
     for (size_t at = 0; at < n && rc == 0; at += (size_t)s->texts) {

@@ -23,10 +23,11 @@ struct lf_tower_scorer {
     lf_dual_sight *sight;      /* of texts */
     struct lf_dual_text *text; /* [pairs] */
     lf_seen *seen;             /* of pictures */
-    int32_t none[1];           /* tokens beside them, which nothing reads */
-    float *v;                  /* [pairs, D] of a batch */
-    double *unit;              /* [D] one of them of length 1 */
-    double *class;             /* [classes, D] of length 1; NULL: vectors are given */
+    const lf_pictures *from;
+    int32_t none[1]; /* tokens beside them, which nothing reads */
+    float *v;        /* [pairs, D] of a batch */
+    double *unit;    /* [D] one of them of length 1 */
+    double *class;   /* [classes, D] of length 1; NULL: vectors are given */
     int64_t classes;
 };
 
@@ -136,15 +137,19 @@ int64_t lf_tower_scorer_width(const lf_tower_scorer *s)
     return s->class ? s->classes : s->width;
 }
 
-static struct lf_pictures_size size_of(const lf_pictures *from, const lf_rm_text *t)
+void lf_tower_scorer_see(lf_tower_scorer *s, const lf_pictures *from)
 {
-    return t->sees && from ? lf_pictures_size(from, t->doc) : (struct lf_pictures_size){0};
+    s->from = from;
 }
 
-static int check(const lf_tower_scorer *s, const lf_pictures *from, const lf_rm_text *t, size_t i,
-                 lf_err *err)
+static struct lf_pictures_size size_of(const lf_tower_scorer *s, const lf_rm_text *t)
 {
-    const struct lf_pictures_size p = size_of(from, t);
+    return t->sees && s->from ? lf_pictures_size(s->from, t->doc) : (struct lf_pictures_size){0};
+}
+
+static int check(const lf_tower_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
+{
+    const struct lf_pictures_size p = size_of(s, t);
     if (!t->sees)
         return 0;
     if (!s->seen)
@@ -162,24 +167,24 @@ static int check(const lf_tower_scorer *s, const lf_pictures *from, const lf_rm_
 }
 
 /* As many pictures, or texts, in a row as fit. */
-static size_t take(const lf_tower_scorer *s, const lf_pictures *from, const lf_rm_text *t, size_t n)
+static size_t take(const lf_tower_scorer *s, const lf_rm_text *t, size_t n)
 {
     const int k = t->sees ? IMAGE : TEXT;
     int64_t patches = 0;
     size_t i = 0;
     for (; i < n && t[i].sees == t->sees && (int64_t)i < s->r[k].pairs; i++) {
-        patches += size_of(from, &t[i]).patches;
+        patches += size_of(s, &t[i]).patches;
         if (k == IMAGE && patches > s->r[k].media.vision.patches)
             break;
     }
     return i;
 }
 
-static int write_pictures(lf_tower_scorer *s, lf_exec *ex, const lf_pictures *from,
-                          const lf_rm_text *t, size_t n, lf_err *err)
+static int write_pictures(lf_tower_scorer *s, lf_exec *ex, const lf_rm_text *t, size_t n,
+                          lf_err *err)
 {
     int rc = 0;
-    lf_seen_begin(s->seen, from);
+    lf_seen_begin(s->seen, s->from);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = lf_seen_add(s->seen, t[i].doc, s->none, 0, err);
     return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain[IMAGE], s->none, s->none, err);
@@ -212,21 +217,20 @@ static int give(const lf_tower_scorer *s, const double number[2], const float *v
     return rc;
 }
 
-int lf_tower_scorer_run(lf_tower_scorer *s, lf_exec *ex, const lf_pictures *from,
-                        const lf_rm_text *texts, size_t n, float *out, bool (*stop)(void),
-                        lf_err *err)
+int lf_tower_scorer_run(lf_tower_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n,
+                        float *out, bool (*stop)(void), lf_err *err)
 {
     static const char *const names[] = {"image", "text"};
     double number[2];
     int rc = lf_dual_numbers(s->ps, number, NULL, err);
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = check(s, from, &texts[i], i, err);
+        rc = check(s, &texts[i], i, err);
     for (size_t at = 0, k; at < n && rc == 0; at += k) {
         if (stop && stop())
             return lf_fail(err, LF_EINTR, "stopped after %zu of %zu texts", at, n);
         const int side = texts[at].sees ? IMAGE : TEXT;
-        k = take(s, from, texts + at, n - at);
-        rc = side == IMAGE ? write_pictures(s, ex, from, texts + at, k, err)
+        k = take(s, texts + at, n - at);
+        rc = side == IMAGE ? write_pictures(s, ex, texts + at, k, err)
                            : write_texts(s, ex, texts + at, k, err);
         if (rc == 0)
             rc = lf_exec_run(ex, s->chain[side], LF_FWD, 0, LF_FIRST, err);

@@ -21,9 +21,10 @@ void lf_tower_scorer_destroy(lf_tower_scorer *s);
 /* From now on pictures and texts get numbers of n classes; w [n, D] is copied, NULL: vectors. */
 int lf_tower_scorer_classes(lf_tower_scorer *s, const float *w, int64_t n, lf_err *err);
 int64_t lf_tower_scorer_width(const lf_tower_scorer *s); /* D, or n */
-/* Scores as lf_rm_scorer_run does; from: where pictures come from. */
-int lf_tower_scorer_run(lf_tower_scorer *s, lf_exec *ex, const lf_pictures *from,
-                        const lf_rm_text *texts, size_t n, float *out, bool (*stop)(void),
-                        lf_err *err);
+/* Where pictures come from; borrowed. */
+void lf_tower_scorer_see(lf_tower_scorer *s, const lf_pictures *from);
+/* Scores as lf_rm_scorer_run does. */
+int lf_tower_scorer_run(lf_tower_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n,
+                        float *out, bool (*stop)(void), lf_err *err);
 
 #endif
