@@ -41,6 +41,11 @@ dist_classes_SCRIPTS = examples/classes/run.sh
 classesprocessordir = $(classesdir)/processor
 dist_classesprocessor_DATA = examples/classes/processor/preprocessor_config.json \
   examples/classes/processor/processor_config.json examples/classes/processor/config.json
+captionsdir = $(pkgdatadir)/examples/captions
+dist_captions_DATA = examples/captions/pipeline.ini examples/captions/README.md
+dist_captions_SCRIPTS = examples/captions/run.sh
+captionsprocessordir = $(captionsdir)/processor
+dist_captionsprocessor_DATA = examples/captions/processor/preprocessor_config.json examples/captions/processor/config.json
 encoderdir = $(pkgdatadir)/examples/encoder
 dist_encoder_DATA = examples/encoder/pipeline.ini examples/encoder/README.md
 dist_encoder_SCRIPTS = examples/encoder/make_data.sh examples/encoder/run.sh

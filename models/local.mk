@@ -150,6 +150,8 @@ dist_models_DATA = \
   models/granite4-h-tiny.ini \
   models/nemotron3-nano-30b.ini \
   models/falcon-h1-0.5b.ini \
+  models/clip-vit-base-patch32.ini \
+  models/siglip-base-patch16-224.ini \
   models/bert-base.ini \
   models/t5-small.ini models/t5-base.ini models/t5-v1.1-small.ini models/mt5-small.ini models/umt5-small.ini models/bart-base.ini models/bart-large.ini \
   models/bert-large.ini \

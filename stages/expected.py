@@ -3,7 +3,8 @@
 """Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a model with
 labels (reward models, classifiers of texts and tokens, answers) what its head gives for each token; of an encoder-decoder a source text
 beside each; of an encoder of two types of tokens which tokens are of a second text; of a model that sees with a picture of random pixels in every sequence, as rows of patches
-(engine/model/sight.h). Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2, ViTMAE) pictures of random pixels and the rows behind
+(engine/model/sight.h). Of CLIP and SigLIP whole pictures of random pixels, texts, and what each is
+to each. Of an encoder of pictures (CLIP, SigLIP, SigLIP 2, DINOv2, ViTMAE) pictures of random pixels and the rows behind
 its last norm, of ViTMAEForPreTraining the patches that it restores.
 
     python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
@@ -225,6 +226,25 @@ def encode(model, torch, g):
     return {**one, "hidden": hidden}
 
 
+def pairs(model, torch, g, n=4):
+    """The tensors of n pictures and n texts of a model that compares them."""
+    v, t = model.config.vision_config, model.config.text_config
+    side, length = v.image_size // v.patch_size, t.max_position_embeddings
+    x = torch.randn(n, 3, side * v.patch_size, side * v.patch_size, generator=g)
+    end = t.vocab_size - 1 if t.eos_token_id in (None, 2) else t.eos_token_id
+    lengths = torch.tensor([max(2, length - i) for i in range(n)])
+    pad = t.pad_token_id if model.config.model_type == "siglip" else end
+    texts = torch.full((n, length), pad)
+    words = torch.tensor([k for k in range(t.vocab_size) if k != end])
+    for i in range(n):
+        texts[i, : lengths[i]] = words[torch.randint(0, len(words), (int(lengths[i]),), generator=g)]
+        texts[i, lengths[i] - 1] = end
+    out = model(input_ids=texts, pixel_values=x.double())
+    tiles = torch.tensor([[side, side]] * n)
+    return {"pixels": tile_rows(x[:, :, : side * v.patch_size, : side * v.patch_size], v.patch_size), "tiles": tiles, "texts": texts, "lengths": lengths,
+            "logits": out.logits_per_image}
+
+
 def look(a, config, torch):
     """The tensors of expected.safetensors of an encoder of pictures."""
     import transformers
@@ -232,7 +252,8 @@ def look(a, config, torch):
     cls = getattr(transformers, config.architectures[0])
     model = cls.from_pretrained(a.model, torch_dtype=torch.float32, local_files_only=True, attn_implementation="eager").double().eval()
     g = torch.Generator().manual_seed(1)
-    out = [encode(model, torch, g) for _ in range(a.batch)]
+    whole = config.model_type in ("clip", "siglip")
+    out = [pairs(model, torch, g) if whole else encode(model, torch, g) for _ in range(a.batch)]
     return {k: torch.stack([o[k] for o in out]).contiguous() for k in out[0]}
 
 

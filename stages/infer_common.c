@@ -144,7 +144,7 @@ int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *c
     lf_err e = LF_ERR_INIT;
     *missing = "sizes follow from the checkpoint, which does not exist yet";
     int rc = lf_runner_description(c, checkpoint, &e);
-    if (rc == 0 && !(classes && lf_model_classifies(c)))
+    if (rc == 0 && !(classes && (lf_model_classifies(c) || lf_model_is_dual(c))))
         rc = lf_model_need_text(c, &e);
     if (rc == 0) {
         *missing = "sizes follow from the adapter, which does not exist yet or is read in when the "

@@ -6,6 +6,7 @@
 #define LF_STAGES_PRETRAIN_H
 
 #include "engine/post/class_train.h"
+#include "engine/post/dual_train.h"
 #include "engine/train/mae.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
@@ -17,7 +18,9 @@ enum pretrain_objective {
     PRETRAIN_MLM,
     PRETRAIN_CLASSES,
     PRETRAIN_SPAN,
-    PRETRAIN_DENOISE
+    PRETRAIN_DENOISE,
+    PRETRAIN_CLIP,
+    PRETRAIN_SIGLIP
 };
 
 struct pretrain {
@@ -34,6 +37,8 @@ struct pretrain {
     /* with objective = classes */
     struct lf_class_train_opts told;
     lf_class_train *telling;
+    /* with objective = clip and siglip */
+    lf_dual_train *comparing;
     /* with objective = mlm */
     lf_mlm mlm;
     int64_t mask_token;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of lf-pretrain with objective = mae or classes: pictures are restored or told apart, and
- * no text is read. */
+ * Options of lf-pretrain with objective = mae, classes, clip or siglip: pictures are restored, told
+ * apart, or held against captions. */
 #include "stages/pretrain.h"
 #include "stages/stage.h"
 
@@ -33,6 +33,11 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
     return rc;
 }
 
+static bool compares(const struct pretrain *p)
+{
+    return p->objective == PRETRAIN_CLIP || p->objective == PRETRAIN_SIGLIP;
+}
+
 /* What is about text, or divides a model of text. */
 static int refuse_text(const struct pretrain *p, const lf_optset *o, const char *objective,
                        lf_err *err)
@@ -54,9 +59,10 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, const char 
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (lf_optset_given(o, text[i]))
             return lf_fail(err, LF_EINVAL,
-                           "%s has no meaning with objective = %s, which reads pictures and no "
+                           "%s has no meaning with objective = %s, which reads pictures and %s "
                            "text: a sequence is a document with its pictures; leave it out",
-                           lf_optset_given(o, text[i]), objective);
+                           lf_optset_given(o, text[i]), objective,
+                           compares(p) ? "whole captions, no packed" : "no");
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
         if (lf_optset_given(o, layout[i]))
             return lf_fail(err, LF_ENOTSUP,
@@ -116,12 +122,27 @@ static int read_classes(struct pretrain *p, const lf_optset *o, lf_err *err)
     return 0;
 }
 
+static int read_pairs(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    const struct lf_dual_train_opts of = {.kind = p->objective == PRETRAIN_CLIP ? LF_DUAL_CLIP
+                                                                                : LF_DUAL_SIGLIP,
+                                          .threads = lf_stage_threads(o)};
+    if (!(p->comparing = lf_dual_train_create(&of, err)))
+        return LF_ENOMEM;
+    p->c.objective = lf_dual_train_objective(p->comparing);
+    return 0;
+}
+
 int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &p->c;
-    const char *objective = p->objective == PRETRAIN_MAE ? "mae" : "classes";
+    const char *objective = p->objective == PRETRAIN_MAE       ? "mae"
+                            : p->objective == PRETRAIN_CLASSES ? "classes"
+                            : p->objective == PRETRAIN_CLIP    ? "clip"
+                                                               : "siglip";
     int rc = refuse_others(p, o, err);
-    if (rc != 0 || (p->objective != PRETRAIN_MAE && p->objective != PRETRAIN_CLASSES))
+    if (rc != 0 ||
+        (p->objective != PRETRAIN_MAE && p->objective != PRETRAIN_CLASSES && !compares(p)))
         return rc;
     if ((rc = refuse_text(p, o, objective, err)) != 0)
         return rc;
@@ -131,7 +152,9 @@ int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *er
                        "pictures of a micro-batch have at most",
                        objective);
     c->seq_length = 2; /* a document, as the loader counts it */
-    return p->objective == PRETRAIN_MAE ? read_mae(p, o, err) : read_classes(p, o, err);
+    return p->objective == PRETRAIN_MAE ? read_mae(p, o, err)
+           : compares(p)                ? read_pairs(p, o, err)
+                                        : read_classes(p, o, err);
 }
 
 int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err)
@@ -155,5 +178,18 @@ int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err)
                        : lf_fail(err, LF_EINVAL,
                                  "[model] classes.labels: a model that tells classes of pictures "
                                  "is trained with objective = classes");
+    if (lf_model_is_dual(&c->model) != compares(p))
+        return compares(p)
+                   ? lf_fail(err, LF_EINVAL,
+                             "objective = clip and siglip need towers of pictures and texts: "
+                             "describe them with dual.dim, vision.family and the keys of a text "
+                             "model in [model]")
+                   : lf_fail(err, LF_EINVAL,
+                             "[model] dual.dim: towers of pictures and texts are trained with "
+                             "objective = clip or siglip");
+    if (c->model.dual.bias && p->objective == PRETRAIN_CLIP)
+        return lf_fail(err, LF_EINVAL,
+                       "[model] dual.bias: the loss of objective = clip knows none, since it is "
+                       "the same in every row; leave it out, or take objective = siglip");
     return 0;
 }

@@ -33,16 +33,19 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "next_token",
-     .choices = "next_token|mae|mlm|classes|span|denoise",
+     .choices = "next_token|mae|mlm|classes|span|denoise|clip|siglip",
      .field = LF_OPT_FIELD(CONFIG, objective),
-     .help = "mae: an encoder of pictures learns to restore hidden patches of them (masked "
-             "autoencoding); a sequence is then a document with its pictures. mlm: an encoder of "
-             "texts ([model] mask = both) learns to say hidden tokens. classes: an encoder of "
-             "pictures learns to tell their classes. span, denoise: an encoder-decoder restores "
-             "a text that lost spans (T5), or whose sentences are shuffled too (BART)",
+     .help =
+         "mae: an encoder of pictures learns to restore hidden patches of them (masked "
+         "autoencoding); a sequence is then a document with its pictures. mlm: an encoder of "
+         "texts ([model] mask = both) learns to say hidden tokens. classes: an encoder of "
+         "pictures learns to tell their classes. span, denoise: an encoder-decoder restores "
+         "a text that lost spans (T5), or whose sentences are shuffled too (BART). clip, siglip: "
+         "pictures and their captions find each other among all of a step ([model] dual.dim), "
+         "by cross-entropy or pair by pair",
      .more = "[model] has vision.* and, of the decoder that restores, mae.layers, mae.hidden and "
              "mae.heads; of one that tells classes, classes.labels. The text of the data is not "
-             "read. vision_from of another run takes the encoder."},
+             "read but by clip and siglip. vision_from of another run takes the encoder."},
     {.name = "mask_ratio",
      .type = LF_OPT_FLOAT,
      .cls = ID,

@@ -18,6 +18,7 @@
 #include "stages/infer_common.h"
 #include "stages/infer_ranks.h"
 #include "stages/opts.h"
+#include "stages/score_classes.h"
 #include "stages/score_vectors.h"
 #include "stages/stage.h"
 #include "stages/tokenize_media.h"
@@ -26,8 +27,9 @@ typedef struct score {
     lf_comm *comm; /* NULL: alone */
     struct lf_infer_ranks ranks;
     const char *checkpoint, *tokenizer_path, *chat_file, *out, *metrics;
+    const char *classes, **captions; /* of zero-shot classification */
     const char **data, **columns, **roles, **from;
-    size_t n_data, n_from, block;
+    size_t n_captions, n_data, n_from, block;
     bool append_eos, best;
     struct lf_rm_opts run;
     char *adapter; /* run.adapter, where it was found */
@@ -62,6 +64,7 @@ static void destroy(void *self)
     free(s->columns);
     free(s->roles);
     free(s->from);
+    free(s->captions);
     free(s);
 }
 
@@ -107,7 +110,16 @@ static int open_media(score *s, lf_err *err)
                     "processor: its patches are of %lld x %lld pixels, which is not what the model "
                     "takes: its patches have %lld numbers",
                     (long long)side, (long long)side, (long long)mc->vision.patch_dim);
-    if (rc == 0 && !lf_model_classifies(mc) && s->media.image_token != mc->image_token)
+    if (rc == 0 && !lf_model_classifies(mc) &&
+        lf_model_is_dual(mc) != lf_expand_beside(&s->media.expand))
+        return lf_fail(err, LF_EINVAL,
+                       "processor: %s puts pictures %s their texts, and this model wants them "
+                       "otherwise; name another with placeholders, such as {\"processor_class\": "
+                       "\"CLIPProcessor\"}",
+                       s->media.expand.class_name,
+                       lf_expand_beside(&s->media.expand) ? "beside" : "into");
+    if (rc == 0 && !lf_model_classifies(mc) && !lf_model_is_dual(mc) &&
+        s->media.image_token != mc->image_token)
         rc = lf_fail(err, LF_EINVAL,
                      "processor: pictures stand at token %lld, in the model at token %lld",
                      (long long)s->media.image_token, (long long)mc->image_token);
@@ -184,6 +196,10 @@ static int read_reading(score *s, const lf_optset *o, lf_err *err)
             return lf_fail(err, LF_EINVAL, "%s belongs to give = scores", of_scores[i]);
     }
     r->labels = !r->answers;
+    if ((r->embed || r->answers) && s->classes)
+        return lf_fail(err, LF_EINVAL, "classes belongs to give = scores");
+    if (s->n_captions && !s->classes)
+        return lf_fail(err, LF_EINVAL, "class_caption is of classes, which are not given");
     return 0;
 }
 
@@ -197,6 +213,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     s->tokenizer_path = lf_optset_str(o, "tokenizer");
     s->out = lf_optset_str(o, "out");
     s->metrics = lf_optset_str(o, "metrics");
+    s->classes = lf_optset_str(o, "classes");
     s->block = (size_t)lf_optset_int(o, "block");
     s->best = lf_optset_bool(o, "best");
     const int64_t rows = lf_optset_int(o, "micro_tokens");
@@ -211,6 +228,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .tiles = lf_optset_int(o, "max_tiles"),
                                  .docs = rows < 256 ? rows : 256};
     int rc = lf_infer_ranks_read(&s->ranks, o, err);
+    if (rc == 0)
+        rc = lf_infer_strings(&s->captions, &s->n_captions, o, "class_caption", err);
     if (rc == 0)
         rc = read_reading(s, o, err);
     if (rc == 0)
@@ -265,11 +284,30 @@ static enum lf_rm_gives gives(const score *s)
         return LF_RM_GIVES_LOGPROB;
     if (s->run.reading.embed)
         return LF_RM_GIVES_VECTOR;
-    if (lf_model_classifies(mc))
+    if (lf_model_classifies(mc) || lf_model_is_dual(mc))
         return LF_RM_GIVES_LABELS;
     if (mc->output != LF_OUTPUT_LABELS)
         return LF_RM_GIVES_SCORE;
     return mc->labels_of == LF_LABELS_OF_SPAN ? LF_RM_GIVES_SPAN : LF_RM_GIVES_LABELS;
+}
+
+/* Captions of classes, which a model with two towers holds pictures against. */
+static int describe_classes(score *s, lf_err *err)
+{
+    const struct lf_rm_rows_opts *r = &s->rows_opts;
+    const struct lf_score_classes c = {.file = s->classes,
+                                       .caption = s->captions,
+                                       .n_captions = s->n_captions,
+                                       .tok = s->tok,
+                                       .flags = r->docs.flags,
+                                       .eos = r->docs.eos_id};
+    if (s->classes)
+        return lf_score_add_classes(s->rm, &c, err);
+    return lf_model_is_dual(lf_rm_config(s->rm)) && !s->run.reading.embed
+               ? lf_fail(err, LF_EINVAL,
+                         "this model compares pictures and texts ([model] dual.dim): give classes, "
+                         "a file of their names, or take give = embeddings")
+               : 0;
 }
 
 static int load(score *s, lf_err *err)
@@ -303,7 +341,7 @@ static int load(score *s, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "best belongs to scores, and this model gives labels ([model] output = "
                        "labels)");
-    if ((rc = open_media(s, err)) != 0)
+    if ((rc = describe_classes(s, err)) != 0 || (rc = open_media(s, err)) != 0)
         return rc;
     s->rows = lf_rm_rows_create(r, err);
     rc = s->rows ? 0 : LF_ENOMEM;

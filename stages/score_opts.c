@@ -122,6 +122,20 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "yes",
      .help = "embeddings: vectors of length 1, whose product is the cosine"},
+    {.name = "classes",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     .help =
+         "of a model with towers of pictures and texts (CLIP, SigLIP): a file with the name of a "
+         "class on each line, the first of number 0; of each picture it is told which it is "
+         "of, as labels are"},
+    {.name = "class_caption",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .flags = LF_OPT_REPEAT,
+     .help = "with classes: captions that a class is described with, {} being its name; of several "
+             "the mean counts; unset: \"a photo of a {}.\""},
     {.name = "normalized",
      .type = LF_OPT_BOOL,
      .cls = ID,

@@ -297,7 +297,12 @@ static int read_classes(tokenize *s, lf_err *err)
             "class_folders reads one folder, which has all classes; there are %zu inputs",
             s->corpus.n_inputs);
     s->corpus.class_mark = lf_expand_mark(&s->media.expand);
-    return 0;
+    s->corpus.class_caption = lf_optset_str(s->o, "class_caption");
+    return s->corpus.class_caption && !strstr(s->corpus.class_caption, "{}")
+               ? lf_fail(err, LF_EINVAL,
+                         "class_caption = %.80s has no {}, which the name of the class stands for",
+                         s->corpus.class_caption)
+               : 0;
 }
 
 static int setup(void **self, lf_optset *o, lf_err *err)
@@ -321,6 +326,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = read_media(s, o, err);
     if (rc == 0 && lf_optset_bool(o, "class_folders"))
         rc = read_classes(s, err);
+    else if (rc == 0 && lf_optset_str(o, "class_caption"))
+        rc = lf_fail(err, LF_EINVAL, "class_caption is of class_folders: say class_folders = yes");
     if (rc == 0)
         rc = read_glue(s, o, err);
     if (rc != 0)

@@ -61,6 +61,9 @@ int lf_tokenize_media_tokens(tok_media *m, const lf_tokenizer *t, lf_rowdocs_opt
     if (!m->on)
         return 0;
     m->n_untrained = 0;
+    m->image_token = 0;
+    if (lf_expand_beside(&m->expand)) /* no token stands for them */
+        return 0;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         int64_t id = texts[i][0] ? lf_tokenizer_find(t, texts[i]) : -1;
         if (texts[i][0] && id < 0)
@@ -125,7 +128,7 @@ static int take_picture(tok_pics *p, size_t i, const char *bytes, size_t n, bool
     p->v[i].grid_h = x.grid_h;
     p->v[i].grid_w = x.grid_w;
     p->e[i] = lf_expand_measure(&m->expand, &m->processor, &x, alone);
-    if (p->e[i].count < 1 || p->e[i].count > INT32_MAX)
+    if ((p->e[i].count < 1 && !lf_expand_beside(&m->expand)) || p->e[i].count > INT32_MAX)
         return lf_fail(err, LF_EFORMAT, "it would have %lld placeholders",
                        (long long)p->e[i].count);
     p->v[i].count = (uint32_t)p->e[i].count;
@@ -211,7 +214,8 @@ int lf_tokenize_pics_row(tok_pics *p, lf_row *row, const lf_shape_opts *o,
         lf_row_fini(row);
         return rc;
     }
-    p->rewrite = (lf_rewrite){rewrite, p, p->m->expand.kind == LF_EXPAND_PALIGEMMA};
+    p->rewrite = (lf_rewrite){rewrite, p, p->m->expand.kind == LF_EXPAND_PALIGEMMA,
+                              lf_expand_beside(&p->m->expand)};
     row->rewrite = p->n > 0 ? &p->rewrite : NULL;
     return 0;
 }
@@ -240,6 +244,11 @@ static int place(const tok_pics *p, lf_shard_picture *v, const uint32_t *ids, si
     const lf_expand *e = &p->m->expand;
     const bool gaps = e->kind == LF_EXPAND_GEMMA3 /* crops stand apart */ || lf_expand_apart(e);
     size_t at = 0;
+    if (lf_expand_beside(e)) {
+        for (size_t i = 0; i < p->n; i++)
+            v[i].first = 0;
+        return 0;
+    }
     for (size_t i = 0; i < p->n; i++) {
         while (at < n && ids[at] != token)
             at++;

@@ -178,6 +178,12 @@ static const lf_opt opts[] = {
      .type = LF_OPT_STR,
      .cls = ID,
      .help = "between two texts of a line; unset: [SEP]"},
+    {.name = "class_caption",
+     .type = LF_OPT_STR,
+     .cls = ID,
+     .help =
+         "with class_folders: the caption of a picture, such as \"a photo of a {}.\"; {} is the "
+         "name of its class, with blanks for _ and -; unset: it has none"},
     {.name = "picture_check",
      .type = LF_OPT_ENUM,
      .cls = ID,

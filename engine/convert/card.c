@@ -55,6 +55,7 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
         : c->family->lone      ? "image-feature-extraction"
         : score                ? "text-classification"
         : labels               ? label_tags[m->labels_of]
+        : lf_model_is_dual(m)  ? "zero-shot-image-classification"
         : sees                 ? "image-text-to-text"
         : both                 ? "fill-mask"
                                : "text-generation",
@@ -65,6 +66,7 @@ static void add_head(lf_buf *b, const struct lf_convert_card *c)
                 : score                ? "reward model"
                 : replaced(c)          ? "model that tells which tokens were replaced"
                 : labels               ? label_kinds[m->labels_of]
+                : lf_model_is_dual(m)  ? "model of pictures and texts"
                 : both                 ? "masked language model"
                                        : "language model",
                 c->family->name);
@@ -108,8 +110,8 @@ static void add_use(lf_buf *b, const struct lf_convert_card *c)
 {
     const lf_model_config *m = c->config;
     const bool score = m->output == LF_OUTPUT_SCORE, both = m->mask == LF_MASK_BOTH;
-    const char *class = c->family->lone                 ? c->family->architecture
-                        : replaced(c)                   ? "AutoModelForPreTraining"
+    const char *class = c->family->lone || lf_model_is_dual(m) ? c->family->architecture
+                        : replaced(c)                          ? "AutoModelForPreTraining"
                         : score                         ? "AutoModelForSequenceClassification"
                         : m->output == LF_OUTPUT_LABELS ? label_classes[m->labels_of]
                         : c->family->sight              ? "AutoModelForImageTextToText"

@@ -723,12 +723,23 @@ static int write_card(const struct export *ex, lf_artifact *a, bool ours, lf_err
     return rc;
 }
 
+/* How pictures are prepared, as the data of the training had it, where no file beside the tokenizer
+ * says it. */
+static int write_processor(const struct export *ex, lf_artifact *a, lf_err *err)
+{
+    static const char name[] = "preprocessor_config.json";
+    const char *text = json_string_value(json_object_get(lf_ckpt_state(ex->ckpt), "processor"));
+    return text && !lf_artifact_find(a, name) ? write_text(ex, a, name, text, strlen(text), err)
+                                              : 0;
+}
+
 static int write_model(struct export *ex, struct lf_convert_result *res, lf_err *err)
 {
     lf_artifact a = {0};
     char hex[LF_HASH_HEX];
     size_t n = 0;
-    bool ours = false, ends = has_tokens(ex) && ex->config.output == LF_OUTPUT_TOKENS;
+    bool ours = false, ends = has_tokens(ex) && ex->config.output == LF_OUTPUT_TOKENS &&
+                              !lf_model_is_dual(&ex->config);
     int rc = lf_artifact_init(&a, "model", err);
     if (rc == 0)
         rc = lf_hf_begin_dir(ex->o->out, err);
@@ -737,6 +748,8 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     if (rc == 0 && ex->o->tokenizer)
         rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, ends ? LF_HF_GENERATION : NULL, &a, &n,
                               err);
+    if (rc == 0)
+        rc = write_processor(ex, &a, err);
     if (rc == 0)
         rc = write_tokenizer_config(ex, &a, &ours, err);
     if (rc == 0 && ends)
@@ -757,11 +770,22 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     return rc;
 }
 
+/* Is it a family of towers of pictures and texts? */
+static bool has_towers(const struct lf_hf_family *f)
+{
+    for (const char *const *s = f->switches; s && *s; s++)
+        if (lf_str_has_prefix(*s, "dual."))
+            return true;
+    return false;
+}
+
 /* Of an encoder that is a model of its own, nothing else of the checkpoint goes out. */
 static int take_part(struct export *ex, lf_err *err)
 {
     const struct lf_hf_lone *l = ex->family->lone;
     const char *family = lf_vision_families[ex->config.vision.family];
+    if (!l && lf_model_is_dual(&ex->config) && has_towers(ex->family))
+        return 0;
     if (!l)
         return lf_model_need_text(&ex->config, err);
     if (!lf_hf_in_words(family, l->tower->families))

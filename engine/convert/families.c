@@ -156,9 +156,10 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_internvl_chat_qwen3,
     &lf_hf_internvl_chat_llama,
     &lf_hf_internvl_chat_internlm2,
+    /* families_dual.c */
+    &lf_hf_clip,
+    &lf_hf_siglip,
     /* families_vit.c */
-    &lf_hf_clip_pair,
-    &lf_hf_siglip_pair,
     &lf_hf_clip_vision,
     &lf_hf_siglip_vision,
     &lf_hf_siglip2_pair,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoders of pictures that are models of their own: CLIP, SigLIP, DINOv2, masked autoencoders, and
- * ViT and DeiT, which tell classes of pictures. */
+ * Encoders of pictures that are models of their own: those of CLIP and SigLIP, DINOv2, masked
+ * autoencoders, and ViT and DeiT, which tell classes of pictures. */
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -31,10 +31,8 @@ static const struct lf_hf_name pair_names[] = {
 
 static const char *const clip_kept[] = {"visual_projection.", NULL};
 static const char *const siglip_kept[] = {"head.", "vision_model.head.", NULL};
-static const char *const clip_pair_kept[] = {"text_model.", "text_projection.",
-                                             "visual_projection.", "logit_scale", NULL};
-static const char *const siglip_pair_kept[] = {"text_model.", "vision_model.head.", "logit_scale",
-                                               "logit_bias", NULL};
+static const char *const siglip2_pair_kept[] = {"text_model.", "vision_model.head.", "logit_scale",
+                                                "logit_bias", NULL};
 
 #define LONE(id, type, arch, ...)                                                                  \
     {                                                                                              \
@@ -45,12 +43,6 @@ static const char *const siglip_pair_kept[] = {"text_model.", "vision_model.head
         }                                                                                          \
     }
 
-const struct lf_hf_family lf_hf_clip_pair =
-    LONE("clip", "clip", "CLIPModel", .tower = &lf_hf_tower_clip, .nested = "vision_config",
-         .names = pair_names, .kept = clip_pair_kept);
-const struct lf_hf_family lf_hf_siglip_pair =
-    LONE("siglip", "siglip", "SiglipModel", .tower = &lf_hf_tower_siglip, .nested = "vision_config",
-         .ignore = "vision_use_head", .names = pair_names, .kept = siglip_pair_kept);
 const struct lf_hf_family lf_hf_clip_vision =
     LONE("clip-vision", "clip_vision_model", "CLIPVisionModel", .tower = &lf_hf_tower_clip,
          .names = tower_names, .kept = clip_kept);
@@ -61,7 +53,7 @@ const struct lf_hf_family lf_hf_siglip_vision =
 
 const struct lf_hf_family lf_hf_siglip2_pair = LONE(
     "siglip2", "siglip2", "Siglip2Model", .tower = &lf_hf_tower_siglip2, .nested = "vision_config",
-    .ignore = "vision_use_head", .names = pair_names, .kept = siglip_pair_kept);
+    .ignore = "vision_use_head", .names = pair_names, .kept = siglip2_pair_kept);
 const struct lf_hf_family lf_hf_siglip2_vision = LONE(
     "siglip2-vision", "siglip2_vision_model", "Siglip2VisionModel", .tower = &lf_hf_tower_siglip2,
     .ignore = "vision_use_head", .names = tower_names, .kept = siglip_kept);

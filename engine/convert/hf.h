@@ -133,6 +133,9 @@ struct lf_hf_sight {
     /* JSON: keys of text_config that must be so where they stand; NULL: none. Those of text_unread
      * are not written: published files have them, and no class reads them */
     const char *text_must, *text_unread;
+    /* JSON: the same of vision_config, which the keys of the tower do not know; NULL: none */
+    const char *vision_must;
+    const struct lf_hf_name *tower_name; /* of its tensors; NULL: that of the tower */
     /* the tensors of the decoder where the experts of a file are one tensor (hf_sight.c): with
      * matrices that are turned, as such a family is published, and that are not. turned_rows NULL:
      * plain_rows are as published. plain_rows NULL: there are no experts, or none in one tensor */

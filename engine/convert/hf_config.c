@@ -647,6 +647,8 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
         back.attn_scale = c->attn_scale;
     /* of training, which no config.json describes */
     back.router_bias_rate = c->router_bias_rate;
+    back.dual.scale_init = c->dual.scale_init;
+    back.dual.bias_init = c->dual.bias_init;
     back.capacity_factor = c->capacity_factor;
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(

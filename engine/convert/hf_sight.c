@@ -271,6 +271,8 @@ static int read_vision(lf_model_config *c, const struct lf_hf_family *f, json_t 
                        const char *path, lf_err *err)
 {
     const struct lf_hf_tower *t = tower_of(f, vision, path, err);
+    if (t && check_must(f->sight->vision_must, vision, path, err) != 0)
+        return LF_ENOTSUP;
     return t ? lf_hf_read_tower(c, t, vision, path, err) : LF_ENOTSUP;
 }
 
@@ -345,6 +347,15 @@ static int write_sections(const struct lf_hf_sight *s, const lf_model_config *c,
     return bad;
 }
 
+/* What a class takes for granted. */
+static int write_must(const char *text, json_t *o, lf_err *err)
+{
+    json_t *must = text ? json_loads(text, 0, NULL) : NULL;
+    const int bad = must && json_object_update(o, must);
+    json_decref(must);
+    return bad ? no_memory(err) : 0;
+}
+
 static int write_text(const struct lf_hf_sight *s, const lf_model_config *c, json_t *text,
                       lf_err *err)
 {
@@ -353,11 +364,7 @@ static int write_text(const struct lf_hf_sight *s, const lf_model_config *c, jso
         rc = s->text->write(c, text, err);
     if (rc == 0 && s->rope != LF_HF_ROPE_ONE && write_sections(s, c, text))
         rc = no_memory(err);
-    json_t *must = s->text_must ? json_loads(s->text_must, 0, NULL) : NULL;
-    if (rc == 0 && must && json_object_update(text, must))
-        rc = no_memory(err);
-    json_decref(must);
-    return rc;
+    return rc != 0 ? rc : write_must(s->text_must, text, err);
 }
 
 int lf_hf_write_sight(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
@@ -379,6 +386,8 @@ int lf_hf_write_sight(const struct lf_hf_family *f, const lf_model_config *c, js
         rc = lf_hf_write_keys(t->keys, c, vision, err);
     if (rc == 0)
         rc = t->write(c, vision, err);
+    if (rc == 0)
+        rc = write_must(f->sight->vision_must, vision, err);
     json_decref(text);
     json_decref(vision);
     return rc;
@@ -427,6 +436,11 @@ static const char *saved_as(const struct lf_hf_name *n, json_t *saved)
         if (was && strcmp(was, n->file[k]) == 0)
             return n->file[k];
     return n->file[k - 1];
+}
+
+static const struct lf_hf_name *tower_name(const struct lf_hf_sight *s, const struct lf_hf_tower *t)
+{
+    return s->tower_name ? s->tower_name : &t->names;
 }
 
 static void add_name(struct lf_map_form *out, const struct lf_hf_name *n, const lf_st *st,
@@ -525,7 +539,7 @@ int lf_hf_form(struct lf_map_form *out, const struct lf_hf_family *f, const lf_m
         form.tables[form.n_tables++] = t->rows;
         for (const struct lf_hf_name *n = f->sight->names; n->rows; n++)
             add_name(&form, n, st, names);
-        add_name(&form, &t->names, st, names);
+        add_name(&form, tower_name(f->sight, t), st, names);
     }
     *out = form;
     return 0;
@@ -566,7 +580,7 @@ int lf_hf_form_program(struct lf_map_form *out, const struct lf_hf_family *f,
         const struct lf_hf_name *n = f->sight->names;
         while (n->rows && strcmp(n->rows, form.names[i].rows) != 0)
             n++;
-        form.names[i].file = program_name(n->rows ? n : &t->names, st, before);
+        form.names[i].file = program_name(n->rows ? n : tower_name(f->sight, t), st, before);
     }
     *out = form;
     return 0;

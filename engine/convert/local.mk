@@ -10,13 +10,13 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_granite.c engine/convert/families_mamba.c engine/convert/families_olmo.c \
   engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_dense.c engine/convert/families_experts.c engine/convert/families_baichuan.c engine/convert/families_moe.c engine/convert/families_oss.c \
   engine/convert/families_deepseek.c engine/convert/families_delta.c engine/convert/families_kimi.c engine/convert/families_lfm.c engine/convert/families_bert.c engine/convert/families_seq2seq.c engine/convert/families_lightning.c \
-  engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
+  engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_dual.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/companions.h engine/convert/companions.c engine/convert/quantised.h engine/convert/quantised.c engine/convert/requant.h engine/convert/requant.c engine/convert/source.c engine/convert/text_part.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
   engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
   engine/convert/probe.c \
-  engine/convert/verify.h engine/convert/verify.c engine/convert/verify_lone.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
+  engine/convert/verify.h engine/convert/verify.c engine/convert/verify_lone.c engine/convert/verify_dual.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
 EXTRA_DIST += engine/convert/README.md
 check_PROGRAMS += tests/golden/peft_test
 TESTS += tests/golden/peft_test tests/stage/peft.sh

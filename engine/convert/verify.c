@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A checkpoint against expected logits, of a reward model every token's score: the model in f32,
- * one sequence at a time. Encoders of pictures without a decoder of text are in verify_lone.c. */
+ * one sequence at a time. Encoders of pictures without a decoder of text are in verify_lone.c,
+ * towers of pictures and texts in verify_dual.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -431,7 +432,9 @@ int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
     in.expected = st;
     in.ck = ck;
     if (rc == 0)
-        rc = in.config.vocab ? verify_text(&in, out, err) : lf_verify_lone(&in, out, err);
+        rc = lf_model_is_dual(&in.config) ? lf_verify_dual(&in, out, err)
+             : in.config.vocab            ? verify_text(&in, out, err)
+                                          : lf_verify_lone(&in, out, err);
     if (rc == 0) {
         const struct lf_hf_family *f = lf_hf_family_for(&in.config, NULL, NULL);
         const struct lf_verify_sum *s = &in.sum;

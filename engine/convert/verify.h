@@ -61,5 +61,7 @@ struct lf_verify_in {
 };
 /* An encoder of pictures without a decoder of text; sets out->of and out->rows. */
 int lf_verify_lone(struct lf_verify_in *in, struct lf_convert_verdict *out, lf_err *err);
+/* The same of towers of pictures and texts. */
+int lf_verify_dual(struct lf_verify_in *in, struct lf_convert_verdict *out, lf_err *err);
 
 #endif

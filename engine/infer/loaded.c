@@ -107,7 +107,8 @@ static int make(lf_loaded *m, const char *dir, const lf_ckpt *c, const struct lf
     const struct lf_exec_opts o = {.profile = m->o.profile, .label = m->o.label};
     lf_hash_hex(m->identity, lf_ckpt_identity(c));
     int rc = lf_weights_config(&m->model, c, err);
-    const bool pictures = p->classes && lf_model_classifies(&m->model);
+    const bool pictures =
+        p->classes && (lf_model_classifies(&m->model) || lf_model_is_dual(&m->model));
     if (rc == 0 && !pictures && (rc = lf_model_need_text(&m->model, err)) != 0)
         lf_err_prefix(err, "%s", dir);
     if (rc == 0 && p->state)

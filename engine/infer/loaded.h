@@ -62,7 +62,9 @@ struct lf_loaded_parts {
     /* true: an adapter with a head may turn a model that predicts tokens into one that gives
      * scores. false: such an adapter is refused. */
     bool scores;
-    bool classes; /* the model may tell classes of pictures (engine/model/classes.h) and no text */
+    /* the model may tell classes of pictures (engine/model/classes.h), or have two towers
+     * (dual.h) */
+    bool classes;
     /* Adds the chains to m->plan. */
     int (*chains)(void *user, lf_loaded *m, lf_err *err);
     /* Reads values from the state of a checkpoint, first of the base, then of the adapter. `where`

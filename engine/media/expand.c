@@ -76,6 +76,8 @@ int64_t lf_expand_count(const lf_expand *e, const lf_processor *p, const lf_pixe
         return (int64_t)e->seq_length * x->tiles;
     case LF_EXPAND_PALIGEMMA:
         return e->seq_length;
+    case LF_EXPAND_BESIDE:
+        return 0;
     }
     LF_BUG("placeholders of kind %d", (int)e->kind);
 }
@@ -184,7 +186,7 @@ static size_t count_marks(const char *text, size_t len, const char *mark)
 static int check_marks(const lf_expand *e, const lf_buf *text, size_t n, bool part, lf_err *err)
 {
     const size_t marks = count_marks(text->data, text->len, lf_expand_mark(e));
-    if (marks == n || (part && marks < n))
+    if (marks == n || (part && marks < n) || (lf_expand_beside(e) && !marks))
         return 0;
     return lf_fail(err, LF_EFORMAT,
                    "the text has the mark of a picture (%s) %zu times for %zu picture%s%s",

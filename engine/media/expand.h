@@ -19,6 +19,7 @@
  *                                                                            is, n; fake at last
  *   Pixtral           patches / spatial_merge_size^2        image_token      n of a row, break; end
  *                                                                            behind the last
+ *   CLIP Siglip       none: a picture is beside its text    image_token      nothing; it may lack
  *
  * PaliGemma besides puts BOS behind the last picture and a line end behind the prompt. Two classes
  * change what the file of the image processor says unless they are told otherwise: InternVL cuts
@@ -39,7 +40,8 @@ enum lf_expand_kind {
     LF_EXPAND_GEMMA3,
     LF_EXPAND_PALIGEMMA,
     LF_EXPAND_IDEFICS3,
-    LF_EXPAND_PIXTRAL
+    LF_EXPAND_PIXTRAL,
+    LF_EXPAND_BESIDE
 };
 enum { LF_EXPAND_TEXT = 64 }; /* bytes of a token's text, with its NUL */
 
@@ -105,6 +107,11 @@ typedef struct lf_expand_picture {
 } lf_expand_picture;
 lf_expand_picture lf_expand_measure(const lf_expand *e, const lf_processor *p, const lf_pixels *x,
                                     bool alone);
+/* Are pictures beside their text, so that no token of it stands for them? */
+static inline bool lf_expand_beside(const lf_expand *e)
+{
+    return e->kind == LF_EXPAND_BESIDE;
+}
 /* May other tokens stand between the placeholders of one picture? */
 bool lf_expand_apart(const lf_expand *e);
 

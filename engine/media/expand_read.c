@@ -36,6 +36,8 @@ static const struct class
     {"SmolVLMProcessor", LF_EXPAND_IDEFICS3, "<image>", "<fake_token_around_image>", "<global-img>",
      169},
     {"PixtralProcessor", LF_EXPAND_PIXTRAL, "[IMG]", "[IMG_BREAK]", "[IMG_END]", 0},
+    {"CLIPProcessor", LF_EXPAND_BESIDE, "<image>", "", "", 0},
+    {"SiglipProcessor", LF_EXPAND_BESIDE, "<image>", "", "", 0},
 };
 enum { N_CLASSES = sizeof classes / sizeof classes[0] };
 
@@ -55,7 +57,7 @@ struct reading {
 enum type { TEXT, NUMBER, STRATEGY, RATIO, FLAG };
 #define IN(s)   (1u << (s))
 #define KIND(k) (1u << LF_EXPAND_##k)
-#define ALL     0x1ffu
+#define ALL     0x3ffu
 
 /* theirs: what the tokenizer calls it */
 static const struct key {
@@ -245,6 +247,10 @@ static int find_class(const struct class **out, const struct reading *r)
     if (name == NULL && is_encoder(r->v[IMAGE_PROCESSOR]))
         name = "LlavaProcessor"; /* a placeholder for each patch; no model reads them */
     const char *model = json_string_value(json_object_get(r->v[MODEL], "model_type"));
+    if (name == NULL && model && strcmp(model, "clip") == 0)
+        name = "CLIPProcessor"; /* of before files told it */
+    if (name == NULL && model && strcmp(model, "siglip") == 0)
+        name = "SiglipProcessor";
     if (name == NULL && model && strcmp(model, "internvl_chat") == 0)
         return lf_fail(r->err, LF_EFORMAT,
                        "the files of InternVLChatModel do not tell how its code cuts pictures into "
@@ -446,6 +452,7 @@ static const unsigned stands_on[] = {
     [LF_EXPAND_PALIGEMMA] = 1u << LF_PROC_FIT,
     [LF_EXPAND_IDEFICS3] = 1u << LF_PROC_SPLIT,
     [LF_EXPAND_PIXTRAL] = 1u << LF_PROC_WITHIN,
+    [LF_EXPAND_BESIDE] = 1u << LF_PROC_FIT | 1u << LF_PROC_NAFLEX,
 };
 
 /* How many patches each way become one placeholder is said by their numbers alone for Idefics3. */

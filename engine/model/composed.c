@@ -8,6 +8,7 @@
 
 #include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/dual.h"
 
 /* ---- parameters ---- */
 
@@ -67,6 +68,8 @@ int lf_dec_declare_sight(const lf_decoder *d, lf_pstore *ps, lf_err *err)
     if (!c->vision.family)
         return 0;
     t.rc = lf_vision_declare(d->vision, ps, err);
+    if (lf_model_is_dual(c)) /* which has no projector */
+        return t.rc != 0 ? t.rc : lf_dual_declare(c, ps, err);
     add_projector(&t, "projector.", c->projector.norm_merged);
     if (c->projector.newline)
         add(&t, "projector.", "newline.weight", MATRIX, (int64_t[]){1, lf_model_embed_width(c)});

@@ -33,6 +33,7 @@ static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", "t5", NULL};
 static const char *const output_names[] = {"tokens", "score", "labels", NULL};
 static const char *const class_read_names[] = {"class", "mean", "both", NULL};
+static const char *const dual_read_names[] = {"class", "attention", NULL};
 static const char *const labels_of_names[] = {"text", "token", "span", NULL};
 static const char *const label_row_names[] = {"last", "first", NULL};
 static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", "gelu", NULL};
@@ -286,6 +287,15 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(mae.ffn, 0, 1 << 24, ""),
     COUNT(classes.labels, 0, 1 << 20, ""),
     ENUM(classes.read, class_read_names, ""),
+    COUNT(dual.dim, 0, 1 << 20, "0"),
+    ENUM(dual.read, dual_read_names, "class"),
+    BOOL(dual.text_bias, "no"),
+    BOOL(dual.bias, "no"),
+    BOOL(dual.padded, "no"),
+    COUNT(dual.pad_token, 0, 1 << 24, "0"),
+    COUNT(dual.end_token, 0, 1 << 24, "0"),
+    REAL(dual.scale_init, -100, 100, "2.6592600369327779"),
+    REAL(dual.bias_init, -1000, 1000, "0"),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),
@@ -340,6 +350,16 @@ bool lf_model_classifies(const lf_model_config *c)
     return c->classes.labels > 0;
 }
 
+bool lf_model_key_compares(const struct lf_model_key *k)
+{
+    return strncmp(k->name, "dual.", 5) == 0;
+}
+
+bool lf_model_is_dual(const lf_model_config *c)
+{
+    return c->dual.dim > 0;
+}
+
 bool lf_model_sees_alone(const lf_model_config *c)
 {
     return lf_model_restores(c) || lf_model_classifies(c) || lf_model_is_encoder(c);
@@ -377,7 +397,10 @@ static bool has_key(const lf_model_config *c, const struct lf_model_key *k,
         return lf_model_key_restores(k) || strncmp(k->name, "vision.", 7) == 0;
     if (lf_model_classifies(c))
         return lf_model_key_classifies(k) || strncmp(k->name, "vision.", 7) == 0;
-    return k >= sight ? c->vision.family && !lf_model_key_restores(k) && !lf_model_key_classifies(k)
+    if (k >= sight && lf_model_is_dual(c))
+        return lf_model_key_compares(k) || strncmp(k->name, "vision.", 7) == 0;
+    return k >= sight ? c->vision.family && !lf_model_key_restores(k) &&
+                            !lf_model_key_classifies(k) && !lf_model_key_compares(k)
                       : true;
 }
 

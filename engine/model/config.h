@@ -216,6 +216,20 @@ typedef struct lf_classes_config {
     int read;       /* enum lf_class_read: the class token, the mean of the patches, both tokens */
 } lf_classes_config;
 
+/* Towers of pictures and texts that share a space (dual.h): keys dual.*. The text tower is the
+ * model without its head, and there is no projector. */
+enum lf_dual_read { LF_DUAL_CLASS = 0, LF_DUAL_ATTENTION };
+typedef struct lf_dual_config {
+    int64_t dim;    /* D; 0: there are none */
+    int read;       /* enum lf_dual_read: pictures at the class token, or by an attention head */
+    bool text_bias; /* of the projection of texts */
+    bool bias;      /* added to what a picture and a text are to each other */
+    bool padded;    /* texts are filled up to max_positions */
+    int64_t pad_token;
+    int64_t end_token; /* a text is read at its first token of this number; 0: at its last one */
+    double scale_init, bias_init; /* what both numbers are at first; the scale is an exponent */
+} lf_dual_config;
+
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
 
@@ -473,6 +487,7 @@ typedef struct lf_model_config {
     lf_projector_config projector;
     lf_mae_config mae;
     lf_classes_config classes;
+    lf_dual_config dual;
     /* with mask = prefix: the prefix has the last token of a prompt, which predicts the first that
      * is trained; else it ends before that one */
     bool prefix_last;
@@ -521,7 +536,9 @@ bool lf_model_restores(const lf_model_config *c);
 /* Is it an encoder that tells classes of pictures (classes.h), without a text decoder? Then all
  * keys but vision.* and classes.* are at their defaults. */
 bool lf_model_classifies(const lf_model_config *c);
-/* Is it one of these or an encoder alone, so that it reads and writes no text? */
+/* Is it towers of pictures and texts that share a space (dual.h)? */
+bool lf_model_is_dual(const lf_model_config *c);
+/* Restores it or classifies, or is it an encoder alone, so that it reads and writes no text? */
 bool lf_model_sees_alone(const lf_model_config *c);
 /* Is it an encoder of pictures and nothing else? All keys but vision.* are at their defaults, and
  * sizes of a text decoder are 0. */
@@ -543,7 +560,7 @@ lf_model_config lf_model_source_of(const lf_model_config *c);
  * n < E, else
  *     min(E + floor(log(n / E) / log(relative_distance / E) (B - E)), B - 1)        in f32 */
 int32_t lf_model_relative_bucket(const lf_model_config *c, int64_t far);
-/* LF_EINVAL: it is one or the other, so it predicts no tokens. */
+/* LF_EINVAL: it is one of these, so it predicts no tokens. */
 int lf_model_need_text(const lf_model_config *c, lf_err *err);
 /* LF_EINVAL: its tokens see what follows them (mask = both), so none predicts the next one. */
 int lf_model_need_next(const lf_model_config *c, lf_err *err);

@@ -8,6 +8,7 @@
 
 #include "engine/model/classes.h"
 #include "engine/model/config_priv.h"
+#include "engine/model/dual.h"
 #include "engine/model/mae.h"
 #include "engine/model/vision.h"
 #include "kernels/kernels.h"
@@ -712,6 +713,17 @@ static int check_projector(lf_model_config *c, lf_err *err)
     return 0;
 }
 
+static int check_dual(lf_model_config *c, lf_err *err)
+{
+    if (!c->vision.family)
+        CONTRADICTION("dual.dim", "one of both towers is an encoder of pictures: give "
+                                  "vision.family");
+    if (!c->vision.head_dim && c->vision.heads)
+        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    const int rc = lf_vision_check(&c->vision, err);
+    return rc != 0 ? rc : lf_dual_check(c, err);
+}
+
 static int check_sight(lf_model_config *c, lf_err *err)
 {
     for (size_t i = 0; i < lf_model_n_keys && !c->vision.family; i++)
@@ -726,7 +738,16 @@ static int check_sight(lf_model_config *c, lf_err *err)
             CONTRADICTION(key, "means nothing without mae.layers");
         if (lf_model_key_classifies(&lf_model_keys[i]) && lf_model_by_hand(c, key))
             CONTRADICTION(key, "means nothing without classes.labels");
+        if (lf_model_key_compares(&lf_model_keys[i]) && !lf_model_is_dual(c) &&
+            lf_model_by_hand(c, key))
+            CONTRADICTION(key, "means nothing without dual.dim");
+        if (lf_model_is_dual(c) && lf_model_key_sees(&lf_model_keys[i]) &&
+            !lf_model_key_compares(&lf_model_keys[i]) && strncmp(key, "vision.", 7) != 0 &&
+            lf_model_by_hand(c, key))
+            CONTRADICTION(key, "pictures enter no text where both have towers (dual.dim)");
     }
+    if (lf_model_is_dual(c))
+        return check_dual(c, err);
     if (!c->vision.family)
         return 0;
     if (c->vision.distill_token)
@@ -799,7 +820,8 @@ static int check_both(const lf_model_config *c, lf_err *err)
         {"layer_mixers", state_mixer(c) != 0,
          "a mixer that carries a state sees nothing behind a token"},
         {"attn_chunk", c->attn_chunk > 0, "chunks are of what comes before"},
-        {"vision.family", c->vision.family > 0, "pictures stand before what is written of them"},
+        {"vision.family", c->vision.family > 0 && !lf_model_is_dual(c),
+         "pictures stand before what is written of them"},
         {"per_layer_dim", c->per_layer_dim > 0, "it is of decoders"},
         {"altup_streams", c->altup_streams > 0, "it is of decoders"},
     };
@@ -882,6 +904,11 @@ int lf_model_need_text(const lf_model_config *c, lf_err *err)
                        "this model tells classes of pictures ([model] classes.labels), it predicts "
                        "no tokens: train it with objective = classes, ask it with lf-score, and "
                        "give it to a model that sees with vision_from");
+    if (lf_model_is_dual(c))
+        return lf_fail(err, LF_EINVAL,
+                       "this model compares pictures and texts ([model] dual.dim), it predicts no "
+                       "tokens: train it with objective = clip or siglip, and ask it with "
+                       "lf-score");
     return lf_model_restores(c)
                ? lf_fail(err, LF_EINVAL,
                          "this model is an encoder that restores pictures ([model] mae.layers), it "

@@ -34,6 +34,8 @@ bool lf_model_key_sees(const struct lf_model_key *k);
 bool lf_model_key_restores(const struct lf_model_key *k);
 /* ... or one of classes.*? */
 bool lf_model_key_classifies(const struct lf_model_key *k);
+/* ... or of dual.*? */
+bool lf_model_key_compares(const struct lf_model_key *k);
 /* "file:line", or "default" */
 const char *lf_model_origin(const lf_model_config *c, const char *key);
 

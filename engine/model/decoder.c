@@ -323,6 +323,16 @@ static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *na
     return 0;
 }
 
+lf_graph *lf_dec_documents(const lf_decoder *d, lf_pstore *ps, const char *name,
+                           const struct lf_decoder_rows *r, bool train, lf_val *x, lf_err *err)
+{
+    struct lf_dec_build b = documents(d, r, train, train);
+    if (begin_documents(&b, ps, name, r, err) != 0)
+        return NULL;
+    *x = trunk(&b);
+    return b.g;
+}
+
 static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                             const struct lf_decoder_rows *r, bool train, bool score, lf_err *err)
 {

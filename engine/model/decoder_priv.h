@@ -96,6 +96,10 @@ struct lf_dec_build {
     lf_val seq, table;
 };
 
+/* A graph that begins with the layers over packed documents, for r->media NULL; *x becomes what the
+ * head would read, [R, E]. */
+lf_graph *lf_dec_documents(const lf_decoder *d, lf_pstore *ps, const char *name,
+                           const struct lf_decoder_rows *r, bool train, lf_val *x, lf_err *err);
 /* What the first layer of a stack reads. */
 lf_val lf_dec_bottom(struct lf_dec_build *b);
 /* Values of position = relative by distance: of layer l, or of all layers of the stack. */

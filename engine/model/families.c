@@ -613,6 +613,21 @@ static const char *const falcon_h1[] = {LLAMA,
         "final_norm=no", "position=learned", "activation=gelu", "mlp=plain", "qkv_bias=yes",       \
         "out_bias=yes", "mlp_bias=yes", "tied_head=yes", "head_bias=yes", "head_transform=yes",    \
         "head_transform_bias=yes", "init=normal", "init_std=0.02"
+/* Texts beside pictures (dual.h). */
+#define TEXT_TOWER BIASED, "position=learned", "tied_head=yes", "init=normal", "init_std=0.02"
+static const char *const clip[] = {TEXT_TOWER, "norm_eps=1e-5", "activation=gelu_quick", NULL};
+static const char *const siglip[] = {TEXT_TOWER,
+                                     "norm_eps=1e-6",
+                                     "activation=gelu_tanh",
+                                     "mask=both",
+                                     "dual.read=attention",
+                                     "dual.text_bias=yes",
+                                     "dual.bias=yes",
+                                     "dual.padded=yes",
+                                     "dual.pad_token=1",
+                                     "dual.scale_init=2.302585092994046",
+                                     "dual.bias_init=-10",
+                                     NULL};
 static const char *const bert[] = {ENCODER, "token_types=2", NULL};
 /* Both models of ELECTRA: the generator says hidden tokens, the discriminator (output = labels)
  * which tokens were replaced. */
@@ -794,6 +809,8 @@ const struct lf_model_family lf_model_families[] = {
     {"granite-hybrid", granite_hybrid},
     {"nemotron-h", nemotron_h},
     {"falcon-h1", falcon_h1},
+    {"clip", clip},
+    {"siglip", siglip},
     {"bert", bert},
     {"roberta", roberta},
     {"xlm-roberta", roberta},

@@ -38,8 +38,21 @@ static json_t *list(const json_t *names, int64_t n, bool *says)
     return out;
 }
 
+/* Those that the data of a training had. */
+static json_t *of_data(const json_t *state, int64_t n)
+{
+    json_t *names = json_object_get(state, "label_names"), *v;
+    size_t i;
+    bool fit = n > 0 && json_array_size(names) == (size_t)n;
+    json_array_foreach(names, i, v) fit = fit && json_is_string(v);
+    return fit ? json_incref(names) : NULL;
+}
+
 json_t *lf_label_names(const json_t *state, int64_t n)
 {
+    json_t *mine = of_data(state, n);
+    if (mine)
+        return mine;
     const json_t *text = lf_label_config(state);
     json_t *config =
                text ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL) : NULL,

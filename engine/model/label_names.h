@@ -2,7 +2,8 @@
  *
  * Names of labels. A checkpoint that came in from transformers has its config.json in its state
  * (hf, config), and training hands the text of a model that sees or has labels on (hf_config). Its
- * id2label names the labels, {"0": "cat", "1": "dog"}, which no number depends on.
+ * id2label names the labels, {"0": "cat", "1": "dog"}, which no number depends on. Names that the
+ * data of the training had come before them (label_names; engine/post/picture_state.h).
  */
 #ifndef LF_MODEL_LABEL_NAMES_H
 #define LF_MODEL_LABEL_NAMES_H

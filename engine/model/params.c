@@ -894,6 +894,18 @@ static int check_two_stacks(const lf_model_config *c, const struct lf_layout *of
                          "context = 1");
 }
 
+/* Nor are two towers. */
+static int check_towers(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
+{
+    const char *by = of->tensor > 1 ? "tensor" : of->context > 1 ? "context" : NULL;
+    return !lf_model_is_dual(c) || !by
+               ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "[model] dual.dim: towers of pictures and texts run on one rank or on "
+                         "ranks of data; take %s = 1",
+                         by);
+}
+
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */
 static int check_context(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {
@@ -945,6 +957,8 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     struct held h = {.chunk = chunks, .n = n, .mtp = lf_decoder_mtp(d) > 0};
     const int ranks = lf_pstore_layout_of(ps)->tensor;
     t.rc = check_two_stacks(c, lf_pstore_layout_of(ps), err);
+    if (t.rc == 0)
+        t.rc = check_towers(c, lf_pstore_layout_of(ps), err);
     if (t.rc == 0 && ranks > 1)
         t.rc = check_ranks(c, ranks, err);
     if (t.rc == 0 && lf_pstore_layout_of(ps)->context > 1)

@@ -6,6 +6,7 @@
 #include "engine/model/classes.h"
 #include "engine/model/config_priv.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/dual.h"
 #include "engine/model/mae.h"
 #include "engine/model/vision.h"
 
@@ -359,6 +360,8 @@ static int64_t sight_params(const lf_model_config *c)
 {
     if (!c->vision.family)
         return 0;
+    if (lf_model_is_dual(c))
+        return lf_vision_param_count(&c->vision) + lf_dual_param_count(c);
     return lf_vision_param_count(&c->vision) + projector_params(c, c->projector.norm_merged) +
            c->vision.taps.n * projector_params(c, true) +
            (c->projector.newline ? lf_model_embed_width(c) : 0);

@@ -473,7 +473,8 @@ bool lf_weights_is_vision(const char *name)
 
 bool lf_weights_is_sight(const char *name)
 {
-    return lf_weights_is_vision(name) || strncmp(name, "projector.", 10) == 0;
+    return lf_weights_is_vision(name) || strncmp(name, "projector.", 10) == 0 ||
+           strncmp(name, "dual.", 5) == 0;
 }
 
 bool lf_weights_is_head(const char *name)

@@ -11,6 +11,7 @@
 #include "engine/model/classes.h"
 #include "engine/post/class_mix.h"
 #include "engine/post/label_train.h"
+#include "engine/post/picture_state.h"
 
 /* ---- numbers ---- */
 
@@ -159,13 +160,22 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
 static int prepare(void *user, lf_trainer *tr, bool fresh, lf_err *err)
 {
     const lf_class_train *t = user;
-    if (!fresh || !lf_train_first_rank(tr))
+    if (!lf_train_first_rank(tr))
         return 0;
     const struct lf_label_form label = form_of(t, t->o.column), said = form_of(t, t->o.teacher);
-    int rc = lf_label_check(&label, tr, false, err);
-    if (rc == 0)
+    if (lf_picture_state(t->objective.extra, tr, t->o.column, t->n, err) != 0)
+        return LF_ENOMEM;
+    int rc = fresh ? lf_label_check(&label, tr, false, err) : 0;
+    if (rc == 0 && fresh)
         rc = lf_label_check(&label, tr, true, err);
-    return rc == 0 && t->o.teacher ? lf_label_check(&said, tr, false, err) : rc;
+    return rc == 0 && fresh && t->o.teacher ? lf_label_check(&said, tr, false, err) : rc;
+}
+
+/* Weights that were kept as the best ones took the state with them. */
+static int finish(void *user, lf_trainer *tr, lf_err *err)
+{
+    const lf_class_train *t = user;
+    return lf_picture_state(t->objective.extra, tr, t->o.column, t->n, err);
 }
 
 /* ---- a micro-batch ---- */
@@ -437,8 +447,10 @@ lf_class_train *lf_class_train_create(const struct lf_class_train_opts *o, lf_er
                                   .valid_metrics = valid_metrics,
                                   .n_metrics = 3,
                                   .n_shown = 3,
-                                  .identity = identity_of(o)};
-    if (!t->objective.identity) {
+                                  .identity = identity_of(o),
+                                  .finish = finish,
+                                  .extra = json_object()};
+    if (!t->objective.identity || !t->objective.extra) {
         lf_fail(err, LF_ENOMEM, "out of memory");
         lf_class_train_destroy(t);
         return NULL;
@@ -456,6 +468,7 @@ void lf_class_train_destroy(lf_class_train *t)
     if (!t)
         return;
     json_decref(t->objective.identity);
+    json_decref(t->objective.extra);
     drop(t);
     free(t);
 }

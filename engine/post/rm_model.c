@@ -61,7 +61,8 @@ double lf_rm_normalized(const lf_rm_norm *n, double score)
 static int add_chain(void *user, lf_loaded *m, lf_err *err)
 {
     lf_rm *r = user;
-    if (lf_model_classifies(&m->model)) /* texts are as long as a batch holds */
+    /* texts are as long as a batch holds, or are cut */
+    if (lf_model_classifies(&m->model) || lf_model_is_dual(&m->model))
         m->o.max_context = r->o.rows;
     r->o.max_context = m->o.max_context;
     if (!m->model.vision.family) /* bounds are for models that see */
@@ -202,6 +203,13 @@ int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err)
         return lf_fail(err, LF_EINVAL, "the reward model sees no pictures, or max_patches is 0");
     lf_rm_scorer_see(r->scorer, from);
     return 0;
+}
+
+int lf_rm_classes(lf_rm *r, const float *w, int64_t n, json_t *names, lf_err *err)
+{
+    json_decref(r->names);
+    r->names = names;
+    return lf_rm_scorer_classes(r->scorer, w, n, err);
 }
 
 int64_t lf_rm_width(const lf_rm *r)

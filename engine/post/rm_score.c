@@ -13,6 +13,7 @@
 #include "engine/model/decoder.h"
 #include "engine/model/sight.h"
 #include "engine/post/label_loss.h"
+#include "engine/post/tower_score.h"
 
 struct lf_rm_scorer {
     struct lf_rm_scorer_opts o;
@@ -34,7 +35,8 @@ struct lf_rm_scorer {
     const lf_rm_text *text; /* [texts] of it */
     struct lf_decoder_media media;
     const lf_pictures *from;
-    lf_seen *seen; /* NULL: texts have no pictures */
+    lf_seen *seen;           /* NULL: texts have no pictures */
+    lf_tower_scorer *towers; /* of a model with two towers, which does all; else NULL */
 };
 
 void lf_rm_scorer_destroy(lf_rm_scorer *s)
@@ -42,6 +44,7 @@ void lf_rm_scorer_destroy(lf_rm_scorer *s)
     if (!s)
         return;
     lf_seen_destroy(s->seen);
+    lf_tower_scorer_destroy(s->towers);
     free(s->token);
     free(s->position);
     free(s->cu);
@@ -135,7 +138,7 @@ static int check_output(const lf_model_config *c, const struct lf_rm_reading *r,
                    : lf_fail(err, LF_EINVAL,
                              "log-probabilities are of a model that predicts tokens, and this one "
                              "gives scores or labels ([model] output)");
-    if (r->embed || c->output == LF_OUTPUT_SCORE)
+    if (r->embed || c->output == LF_OUTPUT_SCORE || (lf_model_is_dual(c) && r->labels))
         return 0;
     if (c->output == LF_OUTPUT_TOKENS)
         return lf_fail(
@@ -154,7 +157,15 @@ static int check_output(const lf_model_config *c, const struct lf_rm_reading *r,
 
 int64_t lf_rm_scorer_width(const lf_rm_scorer *s)
 {
-    return s->width;
+    return s->towers ? lf_tower_scorer_width(s->towers) : s->width;
+}
+
+int lf_rm_scorer_classes(lf_rm_scorer *s, const float *w, int64_t n, lf_err *err)
+{
+    return s->towers ? lf_tower_scorer_classes(s->towers, w, n, err)
+                     : lf_fail(err, LF_EINVAL,
+                               "classes are described to a model that has towers of pictures and "
+                               "texts ([model] dual.dim), which this one has not");
 }
 
 int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
@@ -190,8 +201,10 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
         s->o.reading.pool = lf_decoder_config(d)->mask == LF_MASK_BOTH ? LF_RM_MEAN : LF_RM_LAST;
     if (o->patches)
         s->media = lf_sight_bounds(lf_decoder_config(d), o->patches, o->tiles, s->o.rows);
-    int rc = add_chain(s, plan, ps, d, err);
-    if (rc == 0)
+    int rc = 0;
+    if (lf_model_is_dual(lf_decoder_config(d)))
+        rc = lf_tower_scorer_plan(&s->towers, plan, ps, d, &s->o, err);
+    else if ((rc = add_chain(s, plan, ps, d, err)) == 0)
         rc = buffers(s, err);
     if (rc != 0) {
         lf_rm_scorer_destroy(s);
@@ -204,6 +217,8 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
 void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from)
 {
     s->from = from;
+    if (s->towers)
+        lf_tower_scorer_see(s->towers, from);
 }
 
 static struct lf_pictures_size pictures_of(const lf_rm_scorer *s, const lf_rm_text *t)
@@ -485,6 +500,8 @@ int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size
                      bool (*stop)(void), lf_err *err)
 {
     int rc = 0;
+    if (s->towers)
+        return lf_tower_scorer_run(s->towers, ex, texts, n, score, stop, err);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = check_text(s, &texts[i], i, err);
     for (size_t at = 0; at < n && rc == 0; at += (size_t)s->texts) {

@@ -88,6 +88,9 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
                       const struct lf_rm_scorer_opts *o, lf_err *err);
 /* Where the pictures of texts come from; borrowed. Only for a scorer with patches. */
 void lf_rm_scorer_see(lf_rm_scorer *s, const lf_pictures *from);
+/* Of a model with two towers (tower_score.h): from now on texts and pictures get numbers of n
+ * classes, whose vectors are w [n, D], copied; NULL: vectors. LF_EINVAL: it is no such model. */
+int lf_rm_scorer_classes(lf_rm_scorer *s, const float *w, int64_t n, lf_err *err);
 /* Numbers of a text: 1, or as many as labels, channels of a vector, or 2 of a span. */
 int64_t lf_rm_scorer_width(const lf_rm_scorer *s);
 /* Scores n texts, in batches of whole texts in the given order; ex runs the plan. stop (may be
@@ -160,6 +163,8 @@ json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on;
 /* Where the pictures of texts come from; borrowed. LF_EINVAL: the model sees none, or was opened
  * without patches. */
 int lf_rm_see(lf_rm *r, const lf_pictures *from, lf_err *err);
+/* As lf_rm_scorer_classes; names [n] are those of the labels from now on, and taken over. */
+int lf_rm_classes(lf_rm *r, const float *w, int64_t n, json_t *names, lf_err *err);
 int64_t lf_rm_width(const lf_rm *r); /* as of the scorer; score: [n, width] */
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
                 lf_err *err);

@@ -113,8 +113,9 @@ typedef struct lf_shard_picture {
     enum lf_shard_picture_kind kind;
     uint32_t w, h; /* upright */
     int32_t tiles, grid_h, grid_w;
-    uint32_t first, count; /* first placeholder in the document, and how many */
-    uint64_t id;           /* set by readers: number of the picture in its file */
+    /* first placeholder in the document, and how many: 0 where a picture is beside its text */
+    uint32_t first, count;
+    uint64_t id; /* set by readers: number of the picture in its file */
 } lf_shard_picture;
 
 /* A document with everything that it may have besides tokens. */

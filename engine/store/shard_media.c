@@ -75,7 +75,7 @@ static int check_use(const struct lf_shard_media *m, uint64_t u, uint64_t from, 
     if (g[0] < 1 || g[1] < 1 || g[2] < 1 || g[0] > MAX_SIDE || g[1] > MAX_SIDE || g[2] > MAX_SIDE)
         return lf_fail(err, LF_EFORMAT, "%s: media/grid %llu is %d x %d x %d", path,
                        (unsigned long long)u, g[0], g[1], g[2]);
-    if (first < from || count < 1 || count > doc_len || first > doc_len - count)
+    if (first < from || count > doc_len || first > doc_len - count)
         return lf_fail(err, LF_EFORMAT,
                        "%s: media/place %llu is %llu + %llu in a document of %llu tokens", path,
                        (unsigned long long)u, (unsigned long long)first, (unsigned long long)count,

@@ -132,7 +132,7 @@ static int check_picture(const lf_shard_picture *p, const lf_shard_doc *d, uint6
     if (p->n == 0 || p->kind < LF_PICTURE_JPEG || p->kind > LF_PICTURE_WEBP || p->w < 1 ||
         p->h < 1 || p->tiles < 1 || p->grid_h < 1 || p->grid_w < 1)
         return lf_fail(err, LF_EINVAL, "a picture without bytes, kind, size or patches");
-    if (p->first < from || p->count < 1 || p->count > d->n || p->first > d->n - p->count)
+    if (p->first < from || p->count > d->n || p->first > d->n - p->count)
         return lf_fail(
             err, LF_EINVAL,
             "a picture with placeholders %u + %u in a document of %zu tokens, after %llu", p->first,

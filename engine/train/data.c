@@ -303,6 +303,9 @@ static int check_words(lf_trainer *t, lf_err *err)
             t->mc.vocab = other->vocab_size;
         most = other->vocab_size > most ? other->vocab_size : most;
     }
+    /* captions end with it, so it changes no number; an export needs it */
+    if (lf_model_is_dual(&t->mc) && !t->mc.dual.padded && !t->mc.dual.end_token && info->eos_id > 0)
+        t->mc.dual.end_token = info->eos_id;
     char unused[240];
     if (lf_train_word_unused(unused, sizeof unused, t->c, t->mc.vocab, most))
         lf_train_log(t, 1, "%s", unused);
@@ -328,7 +331,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
     tell_dropped(t, t->data, t->c->n_sources, "train");
     tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
     memcpy(t->tokenizer, lf_loader_info(t->data, 0)->tokenizer_sha256, sizeof(t->tokenizer));
-    if (!lf_train_pictures(t->c) && (rc = check_words(t, err)) != 0)
+    if (lf_train_words(t->c) && (rc = check_words(t, err)) != 0)
         return rc;
     rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                          (int64_t)lf_loader_source_samples(t->data, 0), err);

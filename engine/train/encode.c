@@ -111,7 +111,7 @@ static int make_plan(struct encode *e, lf_err *err)
                                     .threads = o->threads,
                                     .compute = o->compute,
                                     .mode = o->numeric};
-    if (!e->mc.vision.family || lf_model_sees_alone(&e->mc))
+    if (!e->mc.vision.family || lf_model_sees_alone(&e->mc) || lf_model_is_dual(&e->mc))
         return lf_fail(
             err, LF_EINVAL, "%s: features are those of a model that sees and speaks; this one %s",
             o->checkpoint, e->mc.vision.family ? "has no decoder of text" : "has no vision.family");

@@ -44,6 +44,11 @@ static inline bool lf_train_pictures(const struct lf_train_config *c)
 {
     return c->objective && c->objective->pictures;
 }
+/* Are words of the data read? */
+static inline bool lf_train_words(const struct lf_train_config *c)
+{
+    return !lf_train_pictures(c) || c->objective->captions;
+}
 
 /* The store that has the tensors of all layers. */
 static inline const lf_pstore *lf_train_all(const struct lf_train_model *m)

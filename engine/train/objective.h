@@ -59,6 +59,7 @@ typedef struct lf_objective {
     /* Units are the pictures of plain documents, tiles counted: a row is one document, whose text
      * is not read (loader.h). Nothing counts tokens then */
     bool pictures;
+    bool captions; /* with pictures: it reads the tokens of documents all the same */
     const struct lf_augment *augment; /* pictures that are trained on are changed so; NULL: none */
     int repeats; /* each sample comes so many times in a batch (loader.h); 0, 1: once */
     /* It reads whole texts, so the tokens of its model may see what follows them */

@@ -215,7 +215,7 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
     if (rc == 0)
         keep_config(t, lf_ckpt_state(ck));
-    if (rc == 0 && !lf_train_pictures(t->c))
+    if (rc == 0 && lf_train_words(t->c))
         rc = lf_same_tokenizer(t->c->init_from, t->tokenizer, "the data", err);
     if (rc == 0)
         rc = lf_same_tokenizer(t->c->adapter_from, t->tokenizer, "the data", err);

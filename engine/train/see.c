@@ -52,6 +52,11 @@ int lf_train_check_base(const lf_trainer *t, const lf_model_config *of, lf_err *
                        "classes, or give it with vision_from, and describe in [model] what is "
                        "trained with it",
                        t->c->init_from);
+    if (lf_model_is_dual(of) && !(t->c->objective && t->c->objective->captions))
+        return lf_fail(err, LF_EINVAL,
+                       "init_from = %s compares pictures and texts: train it with objective = clip "
+                       "or siglip, or give its encoder of pictures with vision_from",
+                       t->c->init_from);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/model/classes.h"
+#include "engine/model/dual.h"
 #include "engine/model/sight.h"
 #include "engine/train/loader_priv.h"
 
@@ -137,6 +138,7 @@ struct lf_seen {
     lf_loader_batch batch;        /* one row; its tokens are the caller's while it adds */
     lf_sight *sight;
     lf_classes_sight *classes; /* in its place, of a model that tells classes and reads no text */
+    lf_dual_sight *dual;       /* ... or of two towers, of that of pictures */
     int32_t *id, *row;         /* [rows] for the sight, for the graph */
 };
 
@@ -167,12 +169,17 @@ int lf_seen_create(lf_seen **out, const lf_model_config *mc, const struct lf_dec
     m->patches = lf_calloc((size_t)c.max_patches, (size_t)c.patch_bytes, err);
     s->id = lf_calloc((size_t)rows, sizeof *s->id, err);
     s->row = lf_calloc((size_t)rows, sizeof *s->row, err);
-    if ((s->media.alone = lf_model_classifies(mc)))
+    s->media.alone = lf_model_classifies(mc) || lf_model_is_dual(mc);
+    if (lf_model_is_dual(mc))
+        s->dual = lf_dual_sight_create(
+            mc, &(struct lf_dual_rows){*bounds, bounds->vision.images - 1, false, true}, err);
+    else if (lf_model_classifies(mc))
         s->classes = lf_classes_sight_create(
             mc, &(struct lf_classes_rows){*bounds, bounds->vision.images - 1}, err);
     else
         s->sight = lf_sight_create(mc, bounds, rows, err);
-    if (!m->tile || !m->picture || !m->patches || !s->id || !s->row || (!s->sight && !s->classes)) {
+    if (!m->tile || !m->picture || !m->patches || !s->id || !s->row ||
+        (!s->sight && !s->classes && !s->dual)) {
         lf_seen_destroy(s);
         return LF_ENOMEM;
     }
@@ -191,6 +198,7 @@ void lf_seen_destroy(lf_seen *s)
     free(s->row);
     lf_sight_destroy(s->sight);
     lf_classes_sight_destroy(s->classes);
+    lf_dual_sight_destroy(s->dual);
     free(s);
 }
 
@@ -258,11 +266,23 @@ static int write_classes(lf_seen *s, lf_exec *ex, int chain, lf_err *err)
     return rc == 0 ? lf_classes_sight_write_pixels(s->classes, ex, chain, 0, err) : rc;
 }
 
+static int write_dual(lf_seen *s, lf_exec *ex, int chain, lf_err *err)
+{
+    const struct lf_sight_media in = {.media = &s->batch.media,
+                                      .processor = s->from ? s->from->processor : NULL};
+    int rc = lf_dual_sight_fill_media(s->dual, &in, err);
+    if (rc == 0)
+        rc = lf_dual_sight_write(s->dual, ex, chain, 0, err);
+    return rc == 0 ? lf_dual_sight_write_pixels(s->dual, ex, chain, 0, err) : rc;
+}
+
 int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
                   const int32_t *positions, lf_err *err)
 {
     if (s->classes)
         return write_classes(s, ex, chain, err);
+    if (s->dual)
+        return write_dual(s, ex, chain, err);
     const size_t rows = (size_t)s->rows, i32 = sizeof(int32_t);
     name_rows(s, tokens);
     const struct lf_sight_media in = {.media = &s->batch.media,

@@ -4,6 +4,7 @@
  *
  *     draw FONT DIR [SEED [SCENES]]
  *     draw --classes FONT DIR [SEED [PICTURES]]
+ *     draw --captions FONT DIR [SEED [PICTURES]]
  *
  * A scene is a picture of 32 x 32 pixels with one to three things, each in a quarter of its own.
  * A thing is a circle, a square, a triangle, a letter or a digit of FONT, in one of six colours.
@@ -27,6 +28,12 @@
  * is its label. DIR gets pictures/, rows with all of them to look at (all.jsonl), with the first
  * LABELLED of them, every thing equally often, to learn from (few.jsonl) and with HELD others
  * (held.jsonl).
+ *
+ * With --captions (examples/captions) a picture has one thing too, and a caption says which it is
+ * and its colour ("a red circle"), half of the time where it is as well. A thing and a colour whose
+ * numbers sum to a multiple of six are in no caption. DIR gets pictures/, rows with captions
+ * (pairs.jsonl), HELD pictures of the combinations that no caption has, each with its number
+ * (held.jsonl), and the names of all combinations by their numbers (names.txt).
  */
 #include <errno.h>
 #include <ft2build.h>
@@ -598,6 +605,46 @@ static void classes(const char *dir, FT_Face font, int pictures)
     finish(held, "held.jsonl");
 }
 
+/* ---- one thing, and its caption ---- */
+
+static bool is_untold(int what, int colour)
+{
+    return (what + colour) % COLOURS == 0;
+}
+
+static void captions(const char *dir, FT_Face font, int pictures)
+{
+    FILE *pairs = create(dir, "pairs.jsonl"), *held = create(dir, "held.jsonl"),
+         *names = create(dir, "names.txt");
+    char name[32], room[2];
+    for (int i = 0; i < pictures + HELD; i++) {
+        const bool told = i < pictures;
+        struct thing t;
+        do
+            t = (struct thing){i % THINGS, below(COLOURS), below(PLACES)};
+        while (is_untold(t.what, t.colour) == told);
+        const struct scene s = {.n = 1, .thing = {t}};
+        snprintf(name, sizeof name, told ? "%05d.png" : "held-%05d.png", i);
+        draw_scene(font, &s);
+        save(dir, name);
+        if (!told)
+            fprintf(held, "{\"images\":[\"%s\"],\"prompt\":\"<image>\",\"label\":%d}\n", name,
+                    t.what * COLOURS + t.colour);
+        const bool where = told && below(2) == 0;
+        if (told)
+            fprintf(pairs, "{\"image\":\"%s\",\"text\":\"a %s %s%s%s\"}\n", name,
+                    colour_names[t.colour], itself(&t, room), where ? " at the " : "",
+                    where ? place_names[t.place] : "");
+    }
+    for (int i = 0; i < THINGS * COLOURS; i++) {
+        const struct thing t = {i / COLOURS, i % COLOURS, 0};
+        fprintf(names, "%s %s\n", colour_names[t.colour], itself(&t, room));
+    }
+    finish(pairs, "pairs.jsonl");
+    finish(held, "held.jsonl");
+    finish(names, "names.txt");
+}
+
 static void make_folders(const char *dir)
 {
     char path[4096];
@@ -612,11 +659,12 @@ int main(int argc, char **argv)
     FT_Library library;
     FT_Face font;
     struct files f;
-    const bool alone = argc > 1 && strcmp(argv[1], "--classes") == 0;
-    argc -= alone;
-    argv += alone;
+    const bool alone = argc > 1 && strcmp(argv[1], "--classes") == 0,
+               paired = argc > 1 && strcmp(argv[1], "--captions") == 0;
+    argc -= alone || paired;
+    argv += alone || paired;
     if (argc < 3 || argc > 5) {
-        fputs("usage: draw [--classes] FONT DIR [SEED [SCENES]]\n", stderr);
+        fputs("usage: draw [--classes | --captions] FONT DIR [SEED [SCENES]]\n", stderr);
         return 2;
     }
     const int scenes = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 20000;
@@ -626,8 +674,11 @@ int main(int argc, char **argv)
     if (FT_Init_FreeType(&library) || FT_New_Face(library, argv[1], 0, &font))
         die("%s: FreeType cannot read it as a font", argv[1]);
     make_folders(argv[2]);
-    if (alone) {
-        classes(argv[2], font, scenes);
+    if (alone || paired) {
+        if (alone)
+            classes(argv[2], font, scenes);
+        else
+            captions(argv[2], font, scenes);
         FT_Done_Face(font);
         FT_Done_FreeType(library);
         return 0;

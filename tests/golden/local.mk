@@ -297,6 +297,15 @@ tests_golden_vit_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/classes/README.md tests/golden/classes/make_classes.py tests/golden/classes/vit.h5 \
   tests/golden/classes/deit.h5 tests/golden/classes/deit-taught.h5
 
+# Towers of pictures and texts.
+check_PROGRAMS += tests/golden/dual_test
+TESTS += tests/golden/dual_test
+tests_golden_dual_test_SOURCES = tests/golden/dual/dual_test.c
+tests_golden_dual_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
+tests_golden_dual_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/dual/README.md tests/golden/dual/make_dual.py tests/golden/dual/clip.h5 tests/golden/dual/siglip.h5 \
+  tests/golden/dual/clip tests/golden/dual/siglip tests/golden/dual/expected
+
 # Models that see: directories as their classes are published, and what transformers computes from them.
 check_PROGRAMS += tests/golden/vlm_test
 TESTS += tests/golden/vlm_test

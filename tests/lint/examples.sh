@@ -48,6 +48,12 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         echo '{"images":["rgb8.png"],"messages":[{"role":"user","content":"<image>?"},{"role":"assistant","content":"A"}]}' | tee captions.jsonl things.jsonl questions.jsonl >blind.jsonl
         echo '{"messages":[{"role":"user","content":"<image>?"}],"images":["rgb8.png"],"target":"A"}' | tee held.jsonl shuffled.jsonl held-blind.jsonl >show.jsonl
         ;;
+    captions)
+        mkdir pictures && cp "$LF_SRCDIR/tests/golden/media/images/rgb8.png" pictures/
+        echo '{"image":"rgb8.png","text":"a red circle"}' >pairs.jsonl
+        echo '{"images":["rgb8.png"],"prompt":"<image>","label":0}' >held.jsonl
+        printf 'red circle\nblue K\n' >names.txt
+        ;;
     classes)
         mkdir pictures && cp "$LF_SRCDIR/tests/golden/media/images/rgb8.png" pictures/
         echo '{"images":["rgb8.png"],"prompt":"<IMG_CONTEXT>","label":0}' | tee few.jsonl >held.jsonl
@@ -99,4 +105,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-finish 38
+finish 40

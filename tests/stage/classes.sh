@@ -95,6 +95,11 @@ ok $? "bf16, nearly the same losses" "$(losses bf16 | paste "$dir/a" -)"
 sed '/^valid_interval/d' "$dir/run.ini" >"$dir/folders.ini"
 for f in told rows; do train "$pretrain" "$dir/folders.ini" "from-$f" --steps 3 --data "$dir/$f/shards"; done
 is "$rc $(losses from-told)" "0 $(losses from-rows)" "folders of classes train as rows do that name their pictures and number them"
+sed 's/classes.labels = 6/classes.labels = 2/' "$dir/folders.ini" >"$dir/two.ini"
+train "$pretrain" "$dir/two.ini" named --steps 1 --data "$dir/told/shards"
+must "$stages/lf-convert" --from "$dir/named/out/checkpoint" --out "$dir/named.out"
+is "$(sed -n '/"id2label"/,/}/p' "$dir/named.out/model/config.json" | tr -d ' \n') $(grep -c '"image_mean"' "$dir/named.out/model/preprocessor_config.json")" \
+    '"id2label":{"0":"ants","1":"bees"}, 1' "their names go out, and how pictures were prepared"
 "$pretrain" --config "$dir/run.ini" --plan >"$dir/stdout" 2>"$dir/err"
 grep -q '"steps":150' "$dir/stdout" && ! grep -q '"tokens"\|flops' "$dir/stdout"
 ok $? "--plan: steps, and no FLOPs of tokens" "$(cat "$dir/stdout")"
@@ -254,4 +259,4 @@ wrong "is trained with objective = classes" "$dir/next.ini"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 59
+finish 60

@@ -178,14 +178,15 @@ wrong "has no pictures, which are what is trained on here" "$dir/words.ini"
 says "predicts no tokens" "no text comes from such a model"
 "$stages/lf-convert" --from "$dir/one/out/checkpoint" --family llama --out "$dir/hf" >"$dir/stdout" 2>"$dir/err"
 says "mae.layers" "nor is it one"
-{ stage && echo "init_from = $dir/clip/checkpoint"; } >"$dir/alone.ini"
+must "$stages/lf-convert" --verify none --from "$LF_SRCDIR/tests/golden/vision/lone/clip" --out "$dir/tower"
+{ stage && echo "init_from = $dir/tower/checkpoint"; } >"$dir/alone.ini"
 wrong "is an encoder of pictures alone: give it with vision_from" "$dir/alone.ini"
 { stage && echo "[model]" && vision; } >"$dir/alone2.ini"
 wrong "nothing trains an encoder of pictures" "$dir/alone2.ini"
-"$stages/lf-generate" --checkpoint "$dir/clip/checkpoint" --tokenizer "$golden" --prompts "$LF_SRCDIR/tests/golden/vlm/run/prompts.jsonl" \
+"$stages/lf-generate" --checkpoint "$dir/tower/checkpoint" --tokenizer "$golden" --prompts "$LF_SRCDIR/tests/golden/vlm/run/prompts.jsonl" \
     --out "$dir/text2" >"$dir/stdout" 2>"$dir/err"
 says "encoder of pictures alone, it predicts no tokens" "it predicts no tokens either"
-sed "/^vision_from/s|.*|init_from = $dir/clip/checkpoint|" "$dir/eye.ini" >"$dir/alone3.ini"
+sed "/^vision_from/s|.*|init_from = $dir/tower/checkpoint|" "$dir/eye.ini" >"$dir/alone3.ini"
 wrong "is an encoder of pictures alone: give it with vision_from" "$dir/alone3.ini"
 sed "/^vision_from/s|.*|init_from = $dir/one/out/checkpoint|" "$dir/eye.ini" >"$dir/alone4.ini"
 wrong "is an encoder that restores pictures: train it with objective = mae, or give it" "$dir/alone4.ini"
@@ -193,5 +194,7 @@ sed '/^\[model\]/,$d' "$dir/alone4.ini" >"$dir/alone5.ini"
 wrong "is an encoder that restores pictures: train it with objective = mae, or give it" "$dir/alone5.ini"
 "$stages/lf-features" --checkpoint "$dir/clip/checkpoint" --data "$dir/tok/shards" --out "$dir/eyes" >"$dir/stdout" 2>"$dir/err"
 says "has no decoder of text" "nor are features made with it"
+sed "/^vision_from/s|.*|init_from = $dir/clip/checkpoint|" "$dir/eye.ini" >"$dir/alone6.ini"
+wrong "compares pictures and texts: train it with objective = clip or siglip" "$dir/alone6.ini"
 
-finish 44
+finish 45

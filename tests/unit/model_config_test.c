@@ -173,6 +173,8 @@ static const struct {
     {"umt5-small", 306601984},
     {"bart-base", 139420416 + 50265}, /* final_logits_bias counts as the buffer that it is there */
     {"bart-large", 406291456 + 50265},
+    {"clip-vit-base-patch32", 151277313},
+    {"siglip-base-patch16-224", 203155970},
     {"bert-base", 109514298},
     {"bert-large", 335174458},
     {"roberta-base", 124697433},
@@ -906,7 +908,7 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(514, test_published());
+    TAP(520, test_published());
     TAP(338, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

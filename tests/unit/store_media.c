@@ -301,7 +301,7 @@ static void test_damaged(void)
     struct {
         struct lists l;
         const char *why;
-    } v[16];
+    } v[15];
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++)
         v[i].l = good;
     v[0].l.media = media_down, v[0].why = "doc_media";
@@ -311,20 +311,25 @@ static void test_damaged(void)
     v[4].l.use = use_far, v[4].why = "media/use";
     v[5].l.place = place_over, v[5].why = "media/place";
     v[6].l.place = place_far, v[6].why = "media/place";
-    v[7].l.place = place_none, v[7].why = "media/place";
-    v[8].l.wh = wh_zero, v[8].why = "picture 1";
-    v[9].l.wh = wh_big, v[9].why = "picture 1";
-    v[10].l.grid = grid_zero, v[10].why = "media/grid";
-    v[11].l.grid = grid_neg, v[11].why = "media/grid";
-    v[12].l.kind = kind_odd, v[12].why = "kind 9";
-    v[13].l.n_bytes = 5, v[13].why = "media/bytes";
-    v[14].l.image = 50, v[14].why = "image_token";
-    v[15].l.sha = "00", v[15].why = "hash";
+    v[7].l.wh = wh_zero, v[7].why = "picture 1";
+    v[8].l.wh = wh_big, v[8].why = "picture 1";
+    v[9].l.grid = grid_zero, v[9].why = "media/grid";
+    v[10].l.grid = grid_neg, v[10].why = "media/grid";
+    v[11].l.kind = kind_odd, v[11].why = "kind 9";
+    v[12].l.n_bytes = 5, v[12].why = "media/bytes";
+    v[13].l.image = 50, v[13].why = "image_token";
+    v[14].l.sha = "00", v[14].why = "hash";
     lf_shard *s = NULL;
     lf_err err = LF_ERR_INIT;
     craft(at("crafted.h5"), &good);
     tap_rc(lf_shard_open(&s, at("crafted.h5"), &err), 0, &err, NULL,
            "the file that the others differ from");
+    lf_shard_close(s);
+    struct lists beside = good;
+    beside.place = place_none;
+    craft(at("crafted.h5"), &beside);
+    tap_rc(lf_shard_open(&s, at("crafted.h5"), &err), 0, &err, NULL,
+           "a picture beside its text, where no token stands for it");
     lf_shard_close(s);
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         craft(at("crafted.h5"), &v[i].l);

@@ -97,6 +97,9 @@ typedef struct lf_rewrite {
     int (*fn)(const void *arg, lf_buf *text, size_t *place, size_t n_place, bool part, lf_err *err);
     const void *arg;
     bool apart; /* a prompt and its completion are tokenized apart, with the prompt rewritten */
+    /* pictures are beside the text: nothing of it stands for them, and it may be empty. A prompt is
+     * a caption then, and ends as texts do */
+    bool beside;
 } lf_rewrite;
 
 /* A text (turns is NULL), or turns (text is NULL), or nothing (both are NULL). */

@@ -824,15 +824,33 @@ static int next_sample(lf_corpus *c, lf_corpus_record *r, lf_err *err)
     return 1;
 }
 
+/* The caption of a class. */
+static void add_caption(lf_buf *out, const char *caption, const char *class, size_t n)
+{
+    const char *at = caption ? strstr(caption, "{}") : NULL;
+    if (!at)
+        return;
+    lf_buf_add(out, caption, (size_t)(at - caption));
+    for (size_t i = 0; i < n; i++)
+        lf_buf_addc(out, class[i] == '_' || class[i] == '-' ? ' ' : class[i]);
+    lf_buf_adds(out, at + 2);
+}
+
 /* The row of a picture in the folder of its class. */
 static int next_picture(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
     const lf_corpus_source *s = &c->files.v[c->at];
+    lf_buf text;
+    lf_buf_init(&text);
+    lf_buf_adds(&text, c->a.class_mark);
+    add_caption(&text, c->a.class_caption, s->label, strcspn(s->label, "/"));
     lf_buf_clear(&c->win);
     lf_buf_adds(&c->win, "{\"images\":[");
     lf_buf_add_json(&c->win, s->path, strlen(s->path));
     lf_buf_adds(&c->win, "],\"prompt\":");
-    lf_buf_add_json(&c->win, c->a.class_mark, strlen(c->a.class_mark));
+    lf_buf_add_json(&c->win, text.data, text.len);
+    c->win.failed = c->win.failed || text.failed;
+    lf_buf_fini(&text);
     lf_buf_addf(&c->win, ",\"label\":%lld,\"class\":", (long long)s->class_number - 1);
     lf_buf_add_json(&c->win, s->label, strcspn(s->label, "/"));
     lf_buf_adds(&c->win, "}");

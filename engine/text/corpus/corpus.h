@@ -73,6 +73,9 @@ typedef struct lf_corpus_args {
     /* Files are those of a task of GLUE, and each line becomes a row (glue.h); its task and
      * between; with format TEXT and split LINE. Borrowed until close; NULL: they are not */
     const lf_glue *glue;
+    /* what stands behind class_mark, with {} for the name of the class, in which _ and - become
+     * blanks; NULL: nothing */
+    const char *class_caption;
     bool ignore_others; /* of samples: members that are none of them are passed over */
     bool any_bytes;     /* take files that seem to be no UTF-8 text; without it they are an error */
     bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */

@@ -146,15 +146,55 @@ static int add_eos(const struct ctx *c, size_t at, lf_err *err)
     return rc;
 }
 
+/* Are its pictures beside its text, which then is as any other, and may be empty? */
+static bool is_beside(const struct ctx *c)
+{
+    return c->row->rewrite && c->row->rewrite->beside;
+}
+
+/* A rewritten text has the texts of special tokens, which become these. */
+static unsigned flags_of(const struct ctx *c)
+{
+    return c->row->rewrite && !is_beside(c) ? c->o->flags & ~(unsigned)LF_TOK_SPECIAL_TEXT
+                                            : c->o->flags;
+}
+
+/* A prompt that is a text, with its pictures' placeholders. */
+static int encode_prompt(const struct ctx *c, const lf_piece *p, lf_err *why, lf_err *err)
+{
+    const lf_rewrite *w = c->row->rewrite;
+    lf_rowdocs *d = c->d;
+    lf_buf text;
+    lf_buf_init(&text);
+    if (p->len)
+        lf_buf_add(&text, p->text, p->len);
+    int rc = lf_buf_check(&text, err);
+    if (rc == 0 && w)
+        rc = w->fn(w->arg, &text, NULL, 0, false, why);
+    if (rc == 0 && text.len)
+        rc =
+            lf_tokenizer_encode(c->t, text.data, text.len, flags_of(c), &d->ids, &d->replaced, err);
+    lf_buf_fini(&text);
+    return rc;
+}
+
 static int text_doc(const struct ctx *c, const char *text, size_t len, lf_err *err)
 {
     lf_rowdocs *d = c->d;
     size_t at = d->ids.n;
-    if (len == 0)
+    lf_err why = LF_ERR_INIT;
+    if (len == 0 && !is_beside(c))
         return leave_out(d, LF_ROW_EMPTY, "no text");
-    int rc = lf_tokenizer_encode(c->t, text, len, c->o->flags, &d->ids, &d->replaced, err);
+    int rc = is_beside(c)
+                 ? encode_prompt(c, &c->row->prompt, &why, err)
+                 : lf_tokenizer_encode(c->t, text, len, c->o->flags, &d->ids, &d->replaced, err);
+    if (rc < 0 && why.rc)
+        return why.rc == LF_ENOMEM ? lf_fail(err, LF_ENOMEM, "%s", why.text)
+                                   : leave_out(d, LF_ROW_BROKEN, why.text);
     if (rc == 0)
         rc = add_eos(c, at, err);
+    if (rc == 0 && d->ids.n == at)
+        return leave_out(d, LF_ROW_EMPTY, "no text");
     if (rc == 0)
         rc = add_mask(d, d->ids.n - at, 1, err);
     return rc < 0 ? rc : end_doc(c, at, false, err);
@@ -165,12 +205,6 @@ static bool blank(const char *text, size_t len)
     while (len > 0 && strchr(" \t\r\n", text[len - 1]) && text[len - 1])
         len--;
     return len == 0;
-}
-
-/* A rewritten text has the texts of special tokens, which become these. */
-static unsigned flags_of(const struct ctx *c)
-{
-    return c->row->rewrite ? c->o->flags & ~(unsigned)LF_TOK_SPECIAL_TEXT : c->o->flags;
 }
 
 /* The n bytes of a prompt, which ends at `cut`, and its answer. */
@@ -209,7 +243,7 @@ static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece 
     const size_t cut = d->text.len - from;
     lf_buf_add(&d->text, answer->text, answer->len);
     d->part.n = d->n_spans = 0;
-    if (d->text.len == from)
+    if (d->text.len == from && !is_beside(c))
         return leave_out(d, LF_ROW_EMPTY, "no text");
     d->empty_answer = d->empty_answer || blank(answer->text, answer->len);
     if (rc == 0)
@@ -543,25 +577,6 @@ static int add_rest(const struct ctx *c, lf_err *err)
     return rc;
 }
 
-/* A prompt that is a text, with its pictures' placeholders. */
-static int encode_prompt(const struct ctx *c, const lf_piece *p, lf_err *why, lf_err *err)
-{
-    const lf_rewrite *w = c->row->rewrite;
-    lf_rowdocs *d = c->d;
-    lf_buf text;
-    lf_buf_init(&text);
-    if (p->len)
-        lf_buf_add(&text, p->text, p->len);
-    int rc = lf_buf_check(&text, err);
-    if (rc == 0 && w)
-        rc = w->fn(w->arg, &text, NULL, 0, false, why);
-    if (rc == 0 && text.len)
-        rc =
-            lf_tokenizer_encode(c->t, text.data, text.len, flags_of(c), &d->ids, &d->replaced, err);
-    lf_buf_fini(&text);
-    return rc;
-}
-
 static int prompt_doc(const struct ctx *c, lf_err *err)
 {
     lf_rowdocs *d = c->d;
@@ -585,6 +600,8 @@ static int prompt_doc(const struct ctx *c, lf_err *err)
         return leave_out(d, LF_ROW_BROKEN, why.text);
     if (rc < 0 && why.rc)
         return lf_fail(err, rc, "%s", why.text);
+    if (rc == 0 && is_beside(c)) /* a caption ends as texts do */
+        rc = add_eos(c, 0, err);
     if (rc == 0 && d->ids.n == 0)
         return leave_out(d, LF_ROW_EMPTY, "no text");
     if (rc == 0)

@@ -351,7 +351,7 @@ def lone(name, m):
     elif name == "siglip2":
         pair = Siglip2Model(Siglip2Config(text_config={**text, "projection_size": 8}, vision_config=vision))
     else:
-        pair = SiglipModel(SiglipConfig(text_config={**text, "projection_size": 8}, vision_config=vision))
+        pair = SiglipModel(SiglipConfig(text_config={**text, "projection_size": vision["hidden_size"]}, vision_config=vision))
     heat(pair, 9)
     pair = pair.float()
     pair.config.dtype = "float32"

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Draws pictures of one thing each with captions, lets a small CLIP learn which belong together, and asks it which of 126 combinations of thing and colour a
+# picture shows. None of the combinations that are asked for was seen in training.
+#
+# usage: run.sh BUILD [DIR]
+#   BUILD   the build directory, or the prefix that loong-flow was installed below
+#   DIR     where everything goes (default ./captions-run); run again with the same DIR to continue
+# SEED=K in the environment makes other pictures and other random numbers; ../seeds.sh does that several times. FONT=FILE draws letters of
+# another font. It needs a C compiler, FreeType, libpng and DejaVu Sans Bold (Debian: libfreetype-dev libpng-dev fonts-dejavu-core).
+# DIR/numbers has the results.
+#
+# Exit codes: 0 done, and at least a quarter of the answers are right (a guess is right once in 126); 1 failed; 2 usage; 75 stopped at a good
+# checkpoint (run it again).
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
+[ $# -ge 1 ] && [ $# -le 2 ] || { usage 5 10 >&2; exit 2; }
+find_build "$1"
+dir=${2:-captions-run} seed=${SEED:-1}
+
+for font in ${FONT:+"$FONT"} /usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf /usr/share/fonts/dejavu-sans-fonts/DejaVuSans-Bold.ttf; do
+    [ ! -r "$font" ] || break
+done
+[ -r "$font" ] || die "DejaVuSans-Bold.ttf is not there (Debian: apt-get install fonts-dejavu-core); or name a font: FONT=FILE"
+flags=$(pkg-config --cflags --libs freetype2 libpng) ||
+    die "FreeType and libpng are needed to draw (Debian: apt-get install pkg-config libfreetype-dev libpng-dev)"
+mkdir -p "$dir" && cp -R "$here/pipeline.ini" "$here/processor" "$dir/" && cd "$dir" || exit 1
+times >times.txt
+cpu=$(cpu_of times.txt)
+if [ ! -f drawn ]; then
+    # shellcheck disable=SC2086
+    "${CC:-cc}" -std=gnu11 -O2 -o draw "$here/../scenes/draw.c" $flags -lm || die "draw.c could not be compiled"
+    ./draw --captions "$font" . "$seed" 8000 || exit 1
+    : >drawn
+fi
+
+"$lf" run pipeline.ini --set "stage pair.seed=$seed" || exit $?
+
+times >times.txt
+awk -v s="$(($(cpu_of times.txt) - cpu))" -v right="$(last held label_accuracy)" '
+    BEGIN {
+        if (right == "") exit 1
+        printf "right about unseen combinations %.1f %%\n", 100 * right
+        printf "right about unseen combinations\t%.4f\n", right >"numbers"
+        printf "CPU time %dm%02ds\n", s / 60, s % 60
+        exit !(right >= 0.25) }' || die "the model has not learned what captions say"
