@@ -19,6 +19,7 @@ static void destroy(void *self)
     lf_train_samples_close(&p->samples);
     lf_mae_train_destroy(p->restoring);
     lf_class_train_destroy(p->telling);
+    lf_moco_train_destroy(p->contrasting);
     lf_arena_destroy(p->arena);
     free(p);
 }

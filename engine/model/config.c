@@ -285,6 +285,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(mae.ffn, 0, 1 << 24, ""),
     COUNT(classes.labels, 0, 1 << 20, ""),
     ENUM(classes.read, class_read_names, ""),
+    BOOL(classes.norm, ""),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),
