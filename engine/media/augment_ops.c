@@ -106,11 +106,11 @@ static struct hsv hsv_of(const uint8_t *p)
     if (high == low)
         return (struct hsv){0, 0, high};
     const float range = (float)(high - low), r = (float)(high - p[0]) / range,
-                g = (float)(high - p[1]) / range, b = (float)(high - p[2]) / range,
-                from = p[0] == high   ? b - g
-                       : p[1] == high ? 2.0F + r - b
-                                      : 4.0F + g - r;
-    const float h = (float)fmod((double)from / 6.0 + 1.0, 1.0);
+                g = (float)(high - p[1]) / range, b = (float)(high - p[2]) / range;
+    const double from = p[0] == high   ? (double)(b - g)
+                        : p[1] == high ? 2.0 + (double)r - (double)b
+                                       : 4.0 + (double)g - (double)r;
+    const float h = (float)fmod((double)(float)from / 6.0 + 1.0, 1.0);
     return (struct hsv){cut_byte((double)h * 255.0),
                         cut_byte((double)(range / (float)high) * 255.0), high};
 }
@@ -121,15 +121,13 @@ static void rgb_of(uint8_t *p, struct hsv x)
         memset(p, x.v, 3);
         return;
     }
-    const float at = (float)x.h * 6.0F / 255.0F, s = (float)x.s / 255.0F, v = (float)x.v;
-    const int sector = (int)floor((double)at);
-    const float f = at - (float)sector;
-    const uint8_t a = cut_byte(round((double)v * (1.0 - (double)s))),
-                  b = cut_byte(round((double)v * (1.0 - (double)(s * f)))),
-                  c = cut_byte(round((double)v * (1.0 - (double)s * (1.0 - (double)f))));
+    const double at = x.h * 6.0 / 255.0, s = x.s / 255.0, v = x.v, sector = floor(at),
+                 f = at - sector;
+    const uint8_t a = cut_byte(round(v * (1.0 - s))), b = cut_byte(round(v * (1.0 - s * f))),
+                  c = cut_byte(round(v * (1.0 - s * (1.0 - f))));
     const uint8_t of[6][3] = {{x.v, c, a}, {b, x.v, a}, {a, x.v, c},
                               {a, b, x.v}, {c, a, x.v}, {x.v, a, b}};
-    memcpy(p, of[sector % 6], 3);
+    memcpy(p, of[(int)sector % 6], 3);
 }
 
 static void turn_hue(lf_image *im, double by)

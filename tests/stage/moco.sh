@@ -24,12 +24,12 @@ must "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --shape p
     --out "$dir/tok" "$dir/rows.jsonl"
 
 vision() {
-    printf 'vision.family = vit\nvision.layers = 2\nvision.hidden = 32\nvision.heads = 4\nvision.ffn = 64\nvision.patch_dim = 48\nvision.positions = 26\n'
+    printf 'vision.family = vit\nvision.layers = 2\nvision.hidden = 32\nvision.heads = 4\nvision.ffn = 64\nvision.patch_dim = 48\nvision.positions = 26\nvision.init_std = 0.2\n'
 }
 stage() {
     printf '[stage]\ndata = %s\nobjective = moco\nmoco_hidden = 48\nmoco_dim = 16\nbatch = 16\nmicro_batch = 4\nmax_patches = 100\nmax_tiles = 4\nsteps = 30\n' \
         "$dir/tok/shards"
-    printf 'lr = 2e-3\nschedule = constant\nvalid_interval = 15\nlog_interval = 10\nsave_time = 0\nthreads = 1\n'
+    printf 'lr = 1e-3\nschedule = constant\nvalid_interval = 15\nlog_interval = 10\nsave_time = 0\nthreads = 1\n'
 }
 { stage && echo "[model]" && vision; } >"$dir/run.ini"
 on1() {
@@ -46,23 +46,30 @@ ok $? "the loss falls" "$(losses one | tr '\n' ' ')"
 record=$("$infer" record "$dir/one/metrics" | tail -n 1)
 case $record in *'"valid_loss":'*'"accuracy":'*'"valid_accuracy":'*) true ;; *) false ;; esac
 ok $? "a record has how many views find their own picture" "$record"
-losses one | head -n 6 >"$dir/a"
-close() { losses "$1" | head -n 6 | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 1e-5 && d > -1e-5)) bad = 1 } END { exit bad || NR != 6 }'; }
-on1 micro --micro-batch 8 --max-patches 200 --max-tiles 8 --steps 6
+# Statistics of eight pictures magnify the last bits, so runs are compared at a small rate: losses, and the lengths of the gradients.
+numbers() { "$infer" record "$dir/$1/metrics" | head -n 6 | sed 's/.*"loss":\([^,}]*\).*"grad_norm":\([^,}]*\).*/\1 \2/'; }
+close() { numbers "$1" | paste "$dir/a" - | awk '{ for (i = 1; i < 3; i++) { d = $i / $(i + 2) - 1; if (!(d < 1e-4 && d > -1e-4)) bad = 1 } } END { exit bad || NR != 6 }'; }
+slow="--lr 1e-5 --steps 6"
+# shellcheck disable=SC2086
+on1 slow $slow
+numbers slow >"$dir/a"
+# shellcheck disable=SC2086
+on1 micro $slow --micro-batch 8 --max-patches 200 --max-tiles 8
 close micro
-ok $? "micro-batches of twice the size, the same losses" "$(losses micro | paste "$dir/a" -)"
+ok $? "micro-batches of twice the size, the same losses and gradients" "$(numbers micro | paste "$dir/a" -)"
 mkdir "$dir/kill"
 killed_often 2 "$dir/kill/metrics" "$(bytes "$dir/one/metrics")" "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" \
     --save-interval 7
 on1 kill --save-interval 7
 is "$often $(id kill) $(metrics kill | cksum)" "1 $(id one) $(metrics one | cksum)" "killed and continued, the same bits: the average is kept too"
-on1 bf16 --precision bf16 --steps 6
-losses bf16 | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 0.03 && d > -0.03)) bad = 1; if (d) other = 1 } END { exit bad || !other || NR != 6 }'
-ok $? "bf16, nearly the same losses" "$(losses bf16 | paste "$dir/a" -)"
+# shellcheck disable=SC2086
+on1 bf16 $slow --precision bf16
+numbers bf16 | paste "$dir/a" - | awk '{ d = $1 - $3; if (!(d < 0.1 && d > -0.1)) bad = 1; if (d) other = 1 } END { exit bad || !other || NR != 6 }'
+ok $? "bf16, nearly the same losses" "$(numbers bf16 | paste "$dir/a" -)"
 on1 first --steps 1
 on1 stays --steps 6 --moco-momentum 1
-is "$("$tool" moved "$dir/first/out/checkpoint" "$dir/stays/out/checkpoint" 'model/momentum.*')" "0 of 46" "with a momentum of 1 the average stays"
-is "$("$tool" moved "$dir/first/out/checkpoint" "$dir/one/out/checkpoint" 'model/momentum.*')" "46 of 46" "else it moves"
+is "$("$tool" moved "$dir/first/out/checkpoint" "$dir/stays/out/checkpoint" 'model/momentum.*')" "0 of 45" "with a momentum of 1 the average stays"
+is "$("$tool" moved "$dir/first/out/checkpoint" "$dir/one/out/checkpoint" 'model/momentum.*')" "45 of 45" "else it moves"
 on1 frozen --steps 3 --freeze 'vision.patch_embed.*'
 is "$("$tool" moved "$dir/first/out/checkpoint" "$dir/frozen/out/checkpoint" 'model/vision.patch_embed.*')" "2 of 2" "first: the patches are trained"
 on1 frozen1 --steps 1 --freeze 'vision.patch_embed.*'
@@ -78,9 +85,10 @@ is "$(sort -u "$dir/singles" | wc -l)" 10 "each setting is read, and by itself" 
 
 # --- ranks ---
 if have_ranks; then
-    on 2 two --steps 6
+    # shellcheck disable=SC2086
+    on 2 two $slow
     close two
-    ok $? "two ranks, the losses of one: statistics and negatives are of all pictures of a step" "$(losses two | paste "$dir/a" -)"
+    ok $? "two ranks, the losses of one: statistics and negatives are of all pictures of a step" "$(numbers two | paste "$dir/a" -)"
 else
     skip_some 1 "ranks cannot be started here"
 fi
@@ -103,12 +111,12 @@ killed_often 2 "$dir/again/metrics" "$(bytes "$dir/probe/metrics")" "$pretrain" 
 train "$pretrain" "$dir/probe.ini" again --save-interval 9
 is "$often $(id again)" "1 $(id probe)" "killed and continued, the same bits: its constants are kept"
 if have_ranks; then
-    losses probe | head -n 6 >"$dir/a"
+    numbers probe >"$dir/a"
     _run=$dir/run.ini
     cp "$dir/probe.ini" "$dir/run.ini"
     on 2 probe2 --steps 6
     close probe2
-    ok $? "measured by two ranks, too" "$(losses probe2 | paste "$dir/a" -)"
+    ok $? "measured by two ranks, too" "$(numbers probe2 | paste "$dir/a" -)"
     { stage && echo "[model]" && vision; } >"$dir/run.ini"
 else
     skip_some 1 "ranks cannot be started here"
@@ -143,4 +151,4 @@ wrong "objective = moco trains an encoder of pictures alone" "$dir/heads.ini"
 sed '/^freeze/d' "$dir/probe.ini" >"$dir/trained.ini"
 wrong "classes.norm normalises by constants of an encoder that is not" "$dir/trained.ini"
 
-finish 0
+finish 32

@@ -252,7 +252,7 @@ static void test_views(const json_t *o)
     const struct lf_augment second = {.seed = 9, .solarize = {0, 1}},
                             first = {.seed = 9, .blur = {1, 0}},
                             some = {.seed = 9, .jitter = 0.5, .grey = 0.25};
-    int wrong = 0, changed = 0, without = 0;
+    int wrong = 0, done = 0, changed = 0, without = 0;
     for (int64_t s = 0; s < 200; s++) {
         const struct lf_augment *const all[] = {&second, &first, &some};
         for (int k = 0; k < 3; k++) {
@@ -267,14 +267,16 @@ static void test_views(const json_t *o)
             bool grey = true;
             for (int64_t i = 0; i < n; i += 3)
                 grey = grey && im.rgb[i] == im.rgb[i + 1] && im.rgb[i] == im.rgb[i + 2];
-            wrong += k < 2 && other != (s / 2 % 2 == 1 - k);
+            wrong += k < 2 && other && s / 2 % 2 == k;
+            done += k < 2 && other;
             changed += k == 2 && other;
             without += k == 2 && grey;
             lf_image_fini(&im);
             lf_image_fini(&was);
         }
     }
-    tap_ok(wrong == 0, "what one view has the other has not: %d wrong", wrong);
+    tap_ok(wrong == 0 && done > 180, /* the smallest deviations blur nothing */
+           "what one view has the other has not: %d wrong, %d of 200 changed", wrong, done);
     tap_ok(changed > 105 && changed < 145 && without > 30 && without < 70,
            "%d of 200 are changed, where 125 are expected, and %d lose their colours", changed,
            without);

@@ -352,7 +352,8 @@ static void test_step(int each, const char *how)
 }
 
 /* In bf16 the averages have masters, and the loss is nearly the same. Statistics of five pictures
- * magnify what bf16 rounds, most where rows cancel each other, so gradients count together. */
+ * magnify what bf16 rounds: rows of the encoder that are changed by 0.4 to 1 % at random change all
+ * gradients in f64 by 3 to 36 % (make_moco.py's step, ten draws). */
 static void test_bf16(void)
 {
     const char *name = "none";
@@ -360,7 +361,7 @@ static void test_bf16(void)
     double *want = read_set("loss", H5T_NATIVE_DOUBLE, sizeof *want), all = 0;
     const double l = fabs(step(m, 2 * N) / want[0] - 1);
     (void)gradients_apart(m, &name, &all);
-    tap_ok(l > 0 && l < 0.02 && all < 0.1, "bf16: the loss is %.2g apart, all gradients %.2g", l,
+    tap_ok(l > 0 && l < 0.02 && all < 0.4, "bf16: the loss is %.2g apart, all gradients %.2g", l,
            all);
     free(want);
     drop(m);
