@@ -20,6 +20,7 @@ static void destroy(void *self)
     lf_mae_train_destroy(p->restoring);
     lf_class_train_destroy(p->telling);
     lf_dual_train_destroy(p->comparing);
+    lf_moco_train_destroy(p->contrasting);
     lf_arena_destroy(p->arena);
     free(p);
 }

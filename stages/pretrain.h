@@ -7,6 +7,7 @@
 
 #include "engine/post/class_train.h"
 #include "engine/post/dual_train.h"
+#include "engine/post/moco_train.h"
 #include "engine/train/mae.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
@@ -20,7 +21,8 @@ enum pretrain_objective {
     PRETRAIN_SPAN,
     PRETRAIN_DENOISE,
     PRETRAIN_CLIP,
-    PRETRAIN_SIGLIP
+    PRETRAIN_SIGLIP,
+    PRETRAIN_MOCO
 };
 
 struct pretrain {
@@ -39,6 +41,9 @@ struct pretrain {
     lf_class_train *telling;
     /* with objective = clip and siglip */
     lf_dual_train *comparing;
+    /* with objective = moco; crop_scale and flip are told's */
+    struct lf_moco_train_opts moco;
+    lf_moco_train *contrasting;
     /* with objective = mlm */
     lf_mlm mlm;
     int64_t mask_token;
@@ -51,8 +56,8 @@ struct pretrain {
     lf_opt_list ends; /* the rows of sentence_ends */
 };
 
-/* pretrain_mae.c. Options of pictures that are restored or told apart; refuses those of text beside
- * them. After the options are filled in. */
+/* pretrain_mae.c. Options of pictures that are restored, told apart or compared; refuses those of
+ * text beside them. After the options are filled in. */
 int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err);
 /* pretrain_mlm.c. The same of options of tokens that are hidden. */
 int lf_pretrain_read_mlm(struct pretrain *p, const lf_optset *o, lf_err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of lf-pretrain with objective = mae, classes, clip or siglip: pictures are restored, told
- * apart, or held against captions. */
+ * Options of lf-pretrain with objective = mae, classes, moco, clip or siglip: pictures are restored,
+ * told apart, compared, or held against captions. */
 #include "stages/pretrain.h"
 #include "stages/stage.h"
 
@@ -21,15 +21,24 @@ static int refuse_others(const struct pretrain *p, const lf_optset *o, lf_err *e
 {
     const struct lf_class_train_opts *q = &p->told;
     const void *const mae[] = {&p->mask_ratio, &p->norm_pix};
-    const void *const classes[] = {&q->column,       &q->teacher,     &q->augment.crop_scale,
-                                   &q->augment.flip, &q->augment.ops, &q->augment.magnitude,
-                                   &q->smoothing,    &q->mixup,       &q->cutmix,
-                                   &q->erase,        &q->drop_path,   &q->repeats};
+    const void *const classes[] = {
+        &q->column, &q->teacher, &q->augment.ops, &q->augment.magnitude, &q->smoothing,
+        &q->mixup,  &q->cutmix,  &q->erase,       &q->drop_path,         &q->repeats};
+    const void *const changed[] = {&q->augment.crop_scale, &q->augment.flip};
+    const struct lf_moco_train_opts *m = &p->moco;
+    const void *const moco[] = {
+        &m->temperature,        &m->momentum,     &m->hidden,          &m->dim,
+        &m->augment.jitter,     &m->augment.grey, &m->augment.blur[0], &m->augment.blur[1],
+        &m->augment.solarize[1]};
     int rc = 0;
     if (p->objective != PRETRAIN_MAE)
         rc = refuse_given(o, mae, sizeof mae / sizeof *mae, "mae", err);
     if (rc == 0 && p->objective != PRETRAIN_CLASSES)
         rc = refuse_given(o, classes, sizeof classes / sizeof *classes, "classes", err);
+    if (rc == 0 && p->objective != PRETRAIN_CLASSES && p->objective != PRETRAIN_MOCO)
+        rc = refuse_given(o, changed, sizeof changed / sizeof *changed, "classes or moco", err);
+    if (rc == 0 && p->objective != PRETRAIN_MOCO)
+        rc = refuse_given(o, moco, sizeof moco / sizeof *moco, "moco", err);
     return rc;
 }
 
@@ -133,16 +142,66 @@ static int read_pairs(struct pretrain *p, const lf_optset *o, lf_err *err)
     return 0;
 }
 
+/* What does not go together with an average of the weights, and with losses of all ranks. */
+static int check_moco(const struct pretrain *p, lf_err *err)
+{
+    if (p->c.zero.stage)
+        return lf_fail(err, LF_ENOTSUP,
+                       "zero: with objective = moco each rank keeps all weights, whose average "
+                       "moves too; leave it out");
+    if (lf_device_choose(p->c.device) != LF_DEVICE_CPU)
+        return lf_fail(err, LF_ENOTSUP,
+                       "device: with objective = moco the heads are computed by the host, which "
+                       "would hold a GPU up; take device = cpu");
+    if (p->c.init_from)
+        return lf_fail(err, LF_EINVAL,
+                       "init_from: with objective = moco the encoder to begin with is given with "
+                       "vision_from");
+    if (p->c.adam.masters != LF_F32)
+        return lf_fail(err, LF_ENOTSUP,
+                       "masters = bf16: with objective = moco the average moves by less than bf16 "
+                       "can tell; leave it out");
+    return p->c.compute == LF_F16 ? lf_fail(err, LF_ENOTSUP,
+                                            "precision = fp16 is not for objective = moco; take "
+                                            "bf16")
+                                  : 0;
+}
+
+/* Views are those of the paper where nothing else is said. */
+static int read_moco(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    struct lf_moco_train_opts *m = &p->moco;
+    const struct lf_augment *a = &p->told.augment;
+    const int rc = check_moco(p, err);
+    if (rc != 0)
+        return rc;
+    m->augment.crop_scale = lf_optset_given(o, &a->crop_scale) ? a->crop_scale : 0.08;
+    m->augment.flip = !lf_optset_given(o, &a->flip) || a->flip;
+    m->seed = p->c.seed;
+    m->threads = lf_stage_threads(o);
+    if (!(p->contrasting = lf_moco_train_create(m, err)))
+        return LF_ENOMEM;
+    p->c.objective = lf_moco_train_objective(p->contrasting);
+    return 0;
+}
+
+/* NULL: it is not about pictures. */
+static const char *name_of(int objective)
+{
+    return objective == PRETRAIN_MAE       ? "mae"
+           : objective == PRETRAIN_CLASSES ? "classes"
+           : objective == PRETRAIN_MOCO    ? "moco"
+           : objective == PRETRAIN_CLIP    ? "clip"
+           : objective == PRETRAIN_SIGLIP  ? "siglip"
+                                           : NULL;
+}
+
 int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &p->c;
-    const char *objective = p->objective == PRETRAIN_MAE       ? "mae"
-                            : p->objective == PRETRAIN_CLASSES ? "classes"
-                            : p->objective == PRETRAIN_CLIP    ? "clip"
-                                                               : "siglip";
+    const char *objective = name_of(p->objective);
     int rc = refuse_others(p, o, err);
-    if (rc != 0 ||
-        (p->objective != PRETRAIN_MAE && p->objective != PRETRAIN_CLASSES && !compares(p)))
+    if (rc != 0 || !objective)
         return rc;
     if ((rc = refuse_text(p, o, objective, err)) != 0)
         return rc;
@@ -152,9 +211,10 @@ int lf_pretrain_read_pictures(struct pretrain *p, const lf_optset *o, lf_err *er
                        "pictures of a micro-batch have at most",
                        objective);
     c->seq_length = 2; /* a document, as the loader counts it */
-    return p->objective == PRETRAIN_MAE ? read_mae(p, o, err)
-           : compares(p)                ? read_pairs(p, o, err)
-                                        : read_classes(p, o, err);
+    return p->objective == PRETRAIN_MAE    ? read_mae(p, o, err)
+           : p->objective == PRETRAIN_MOCO ? read_moco(p, o, err)
+           : compares(p)                   ? read_pairs(p, o, err)
+                                           : read_classes(p, o, err);
 }
 
 int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err)
@@ -164,6 +224,15 @@ int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err)
     const int rc = classes ? check_pairs(p, err) : 0;
     if (rc != 0 || !c->model_given)
         return rc;
+    if (lf_model_is_encoder(&c->model) != (p->objective == PRETRAIN_MOCO))
+        return lf_model_is_encoder(&c->model)
+                   ? lf_fail(err, LF_EINVAL,
+                             "[model] needs layers, hidden and so on of a text decoder, "
+                             "mae.layers, or classes.labels: nothing trains an encoder of pictures "
+                             "(vision.family) alone but objective = moco")
+                   : lf_fail(err, LF_EINVAL,
+                             "objective = moco trains an encoder of pictures alone: [model] has "
+                             "vision.* and nothing else");
     if (lf_model_restores(&c->model) != mae)
         return mae ? lf_fail(err, LF_EINVAL,
                              "objective = mae needs a decoder that restores pictures: describe it "

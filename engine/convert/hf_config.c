@@ -216,7 +216,7 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
         lf_fail(err, LF_ENOTSUP,
                 "no class of transformers that is written here tells classes of pictures as this "
                 "model does: vision.family = vit, vit-mae or deit with classes.read = class goes "
-                "out, and deit with classes.read = both");
+                "out, and deit with classes.read = both, all without classes.norm");
     else
         lf_fail(
             err, LF_EINVAL,

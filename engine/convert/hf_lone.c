@@ -23,7 +23,7 @@ bool lf_hf_fits_lone(const struct lf_hf_family *f, const lf_model_config *c)
                                      : lf_model_classifies(c) ? LF_BESIDE_CLASSES
                                                               : LF_BESIDE_NOTHING;
     return !f->lone->nested && f->lone->beside == has && lf_model_sees_alone(c) &&
-           (has != LF_BESIDE_CLASSES || f->lone->reads == c->classes.read) &&
+           (has != LF_BESIDE_CLASSES || (f->lone->reads == c->classes.read && !c->classes.norm)) &&
            lf_hf_in_words(lf_vision_families[c->vision.family], f->lone->tower->families);
 }
 

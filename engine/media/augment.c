@@ -254,6 +254,52 @@ double lf_augment_magnitude(enum lf_augment_op op, int level, lf_size of)
     }
 }
 
+/* Brightness, contrast, saturation and hue, in any of their orders. */
+static int jitter(lf_image *im, lf_draws *d, lf_err *err)
+{
+    static const uint8_t none[3] = {0};
+    struct {
+        enum lf_augment_op op;
+        double by;
+    } all[] = {{LF_AUG_BRIGHTNESS, between(d, -0.4, 0.4)},
+               {LF_AUG_CONTRAST, between(d, -0.4, 0.4)},
+               {LF_AUG_COLOR, between(d, -0.2, 0.2)},
+               {LF_AUG_HUE, between(d, -0.1, 0.1)}};
+    for (uint32_t left = 4; left > 0; left--) {
+        const uint32_t i = lf_draw_below(d, left);
+        const int rc = lf_augment_apply(im, all[i].op, all[i].by, none, err);
+        if (rc != 0)
+            return rc;
+        all[i] = all[left - 1];
+    }
+    return 0;
+}
+
+/* What views have. The draws of a picture are as many whatever is done. */
+static int change_view(lf_image *im, const struct lf_augment *a, lf_draws *d, lf_err *err)
+{
+    static const uint8_t none[3] = {0};
+    const int view = (int)(d->sample / 2 % 2);
+    const double u[] = {lf_draw_u01(d), lf_draw_u01(d), lf_draw_u01(d), lf_draw_u01(d)};
+    const double deviation = between(d, 0.1, 2);
+    int rc = 0;
+    if (u[0] < a->jitter)
+        rc = jitter(im, d, err);
+    if (rc == 0 && u[1] < a->grey)
+        rc = lf_augment_apply(im, LF_AUG_GREY, 0, none, err);
+    if (rc == 0 && u[2] < a->blur[view])
+        rc = lf_augment_blur(im, lf_augment_blur_side((lf_size){im->w, im->h}), deviation, err);
+    if (rc == 0 && u[3] < a->solarize[view])
+        rc = lf_augment_apply(im, LF_AUG_SOLARIZE, 128, none, err);
+    return rc;
+}
+
+static bool has_views(const struct lf_augment *a)
+{
+    return a->jitter > 0 || a->grey > 0 || a->blur[0] > 0 || a->blur[1] > 0 || a->solarize[0] > 0 ||
+           a->solarize[1] > 0;
+}
+
 int lf_augment_change(lf_image *im, const struct lf_augment *a, lf_draws *d, lf_err *err)
 {
     if (a->flip && lf_draw_below(d, 2))
@@ -267,5 +313,5 @@ int lf_augment_change(lf_image *im, const struct lf_augment *a, lf_draws *d, lf_
         if (rc != 0)
             return rc;
     }
-    return 0;
+    return has_views(a) ? change_view(im, a, d, err) : 0;
 }

@@ -14,6 +14,10 @@
  *     ops      `ops` of the 14 of RandAugment, each with level `magnitude` of 30, its sign random
  *              where it has one: angle 30 degrees, shear 0.3, translation 150/331 of the side,
  *              factors 1 +- 0.9 at level 30. Pixels that come from outside are `fill`
+ *     views    of a picture that comes twice (loader.h, repeats = 2), each in the share given of
+ *              the pictures (Chen, Xie, He 2021, arXiv:2104.02057): colours jittered (brightness
+ *              and contrast by 0.6 .. 1.4, saturation by 0.8 .. 1.2, hue by -0.1 .. 0.1, in random
+ *              order), grey, blurred by 0.1 .. 2 pixels, colours from 128 on inverted
  */
 #ifndef LF_MEDIA_AUGMENT_H
 #define LF_MEDIA_AUGMENT_H
@@ -38,7 +42,9 @@ enum lf_augment_op {
     LF_AUG_SOLARIZE,  /* colours from this one on are inverted */
     LF_AUG_AUTOCONTRAST,
     LF_AUG_EQUALIZE,
-    LF_AUG_OPS
+    LF_AUG_OPS,              /* of RandAugment; these two are of views alone */
+    LF_AUG_HUE = LF_AUG_OPS, /* a share of the circle, -0.5 to 0.5 */
+    LF_AUG_GREY
 };
 
 struct lf_augment {
@@ -46,7 +52,9 @@ struct lf_augment {
     double crop_scale; /* the least share of the area; 0: the processor's own resize and crop */
     bool flip;
     int ops, magnitude; /* 0 operations; level of 30 */
-    uint8_t fill[3];    /* the loader's: what normalises to 0 */
+    /* shares of the pictures, of both views, or of the first and of the second; 0: not done */
+    double jitter, grey, blur[2], solarize[2];
+    uint8_t fill[3]; /* the loader's: what normalises to 0 */
 };
 
 /* Draws of one picture, one behind the other: the words of Philox (engine/base/rng.h) at a = sample
@@ -78,7 +86,12 @@ int lf_augment_apply(lf_image *im, enum lf_augment_op op, double magnitude, cons
                      lf_err *err);
 /* What RandAugment gives an operation at a level, without its sign. */
 double lf_augment_magnitude(enum lf_augment_op op, int level, lf_size of);
-/* Mirror and operations, in place, as the draws say. */
+/* A Gaussian of this deviation over `side` pixels each way, odd, mirrored at the border without
+ * the pixel there, rounded once; side < 2 (w, h). */
+int lf_augment_blur(lf_image *im, int side, double deviation, lf_err *err);
+/* The side for a picture: a tenth of its shorter one, odd, at least 3 (23 of 224). */
+int lf_augment_blur_side(lf_size of);
+/* Mirror, operations and what is of views, in place, as the draws say. */
 int lf_augment_change(lf_image *im, const struct lf_augment *a, lf_draws *d, lf_err *err);
 
 #endif

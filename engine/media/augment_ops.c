@@ -81,6 +81,118 @@ static int sharpen(lf_image *im, float factor, lf_err *err)
     return 0;
 }
 
+static void make_grey(lf_image *im)
+{
+    for (int64_t i = 0; i < bytes_of(im); i += 3)
+        memset(im->rgb + i, grey(im->rgb + i), 3);
+}
+
+/* ---- hue ---- */
+
+/* In bytes, as Pillow's mode HSV: the hue of 255 steps of the circle, cut. */
+struct hsv {
+    uint8_t h, s, v;
+};
+
+static uint8_t cut_byte(double x)
+{
+    return x <= 0 ? 0 : x >= 255 ? 255 : (uint8_t)x;
+}
+
+static struct hsv hsv_of(const uint8_t *p)
+{
+    const uint8_t high = p[0] > p[1] ? (p[0] > p[2] ? p[0] : p[2]) : (p[1] > p[2] ? p[1] : p[2]),
+                  low = p[0] < p[1] ? (p[0] < p[2] ? p[0] : p[2]) : (p[1] < p[2] ? p[1] : p[2]);
+    if (high == low)
+        return (struct hsv){0, 0, high};
+    const float range = (float)(high - low), r = (float)(high - p[0]) / range,
+                g = (float)(high - p[1]) / range, b = (float)(high - p[2]) / range;
+    const double from = p[0] == high   ? (double)(b - g)
+                        : p[1] == high ? 2.0 + (double)r - (double)b
+                                       : 4.0 + (double)g - (double)r;
+    const float h = (float)fmod((double)(float)from / 6.0 + 1.0, 1.0);
+    return (struct hsv){cut_byte((double)h * 255.0),
+                        cut_byte((double)(range / (float)high) * 255.0), high};
+}
+
+static void rgb_of(uint8_t *p, struct hsv x)
+{
+    if (!x.s) {
+        memset(p, x.v, 3);
+        return;
+    }
+    const double at = x.h * 6.0 / 255.0, s = x.s / 255.0, v = x.v, sector = floor(at),
+                 f = at - sector;
+    const uint8_t a = cut_byte(round(v * (1.0 - s))), b = cut_byte(round(v * (1.0 - s * f))),
+                  c = cut_byte(round(v * (1.0 - s * (1.0 - f))));
+    const uint8_t of[6][3] = {{x.v, c, a}, {b, x.v, a}, {a, x.v, c},
+                              {a, b, x.v}, {c, a, x.v}, {x.v, a, b}};
+    memcpy(p, of[(int)sector % 6], 3);
+}
+
+static void turn_hue(lf_image *im, double by)
+{
+    const int steps = (int)(by * 255);
+    for (int64_t i = 0; i < bytes_of(im); i += 3) {
+        struct hsv x = hsv_of(im->rgb + i);
+        x.h = (uint8_t)(x.h + steps);
+        rgb_of(im->rgb + i, x);
+    }
+}
+
+/* ---- blur ---- */
+
+int lf_augment_blur_side(lf_size of)
+{
+    const int32_t shorter = of.w < of.h ? of.w : of.h, side = shorter / 10 + (shorter / 10 + 1) % 2;
+    return side < 3 ? 3 : side;
+}
+
+/* Place i of n where a row is mirrored at its ends. */
+static int64_t mirrored(int64_t i, int64_t n)
+{
+    i = i < 0 ? -i : i;
+    return i < n ? i : 2 * (n - 1) - i;
+}
+
+/* Along a row of n places, `step` numbers apart. */
+static void blur_line(double *to, const double *from, int64_t n, int64_t step, const double *weight,
+                      int side)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int k = 0; k < side; k++)
+            sum += weight[k] * from[mirrored(i + k - side / 2, n) * step];
+        to[i * step] = sum;
+    }
+}
+
+int lf_augment_blur(lf_image *im, int side, double deviation, lf_err *err)
+{
+    const int64_t n = bytes_of(im), stride = 3 * (int64_t)im->w;
+    if (side / 2 >= im->w || side / 2 >= im->h) /* too small to be mirrored */
+        return 0;
+    double *weight = lf_calloc((size_t)side + 2 * (size_t)n, sizeof *weight, err), sum = 0;
+    if (!weight)
+        return LF_ENOMEM;
+    double *from = weight + side, *to = from + n;
+    for (int k = 0; k < side; k++)
+        sum += weight[k] = exp(-0.5 * pow((k - side / 2) / deviation, 2));
+    for (int k = 0; k < side; k++)
+        weight[k] /= sum;
+    for (int64_t i = 0; i < n; i++)
+        from[i] = im->rgb[i];
+    for (int64_t y = 0; y < im->h; y++)
+        for (int c = 0; c < 3; c++)
+            blur_line(to + y * stride + c, from + y * stride + c, im->w, 3, weight, side);
+    for (int64_t x = 0; x < stride; x++)
+        blur_line(from + x, to + x, im->h, stride, weight, side);
+    for (int64_t i = 0; i < n; i++)
+        im->rgb[i] = cut_byte(nearbyint(from[i]));
+    free(weight);
+    return 0;
+}
+
 /* ---- tables of colours ---- */
 
 static void count(int64_t of[256], const lf_image *im, int c)
@@ -150,7 +262,12 @@ int lf_augment_apply(lf_image *im, enum lf_augment_op op, double magnitude, cons
     const float factor = (float)(1 + magnitude);
     switch (op) {
     case LF_AUG_IDENTITY:
-    case LF_AUG_OPS:
+        break;
+    case LF_AUG_HUE:
+        turn_hue(im, magnitude);
+        break;
+    case LF_AUG_GREY:
+        make_grey(im);
         break;
     case LF_AUG_BRIGHTNESS:
         brighten(im, factor);

@@ -47,6 +47,8 @@ static int check_read(const lf_model_config *c, lf_err *err)
                       "both reads the distill token too, which this encoder has not "
                       "(vision.distill_token)",
                       err);
+    if (c->classes.norm && c->classes.read == LF_CLASS_BOTH)
+        return refuse(c, "classes.norm", "it is of one head, and classes.read = both has two", err);
     if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
         return refuse(c,
                       v->taps.n          ? "vision.taps"
@@ -77,12 +79,33 @@ static int heads(const lf_model_config *c)
 
 int64_t lf_classes_param_count(const lf_model_config *c)
 {
-    return heads(c) * c->classes.labels * (c->vision.hidden + 1);
+    return heads(c) * c->classes.labels * (c->vision.hidden + 1) +
+           (c->classes.norm ? 2 * c->vision.hidden : 0);
 }
 
 /* ---- parameters ---- */
 
 static const char *const head_names[] = {"classes", "classes.distill"};
+
+/* Constants that normalise nothing until they are measured. */
+static int declare_norm(const lf_model_config *c, lf_pstore *ps, lf_err *err)
+{
+    const int64_t C = c->vision.hidden;
+    const struct lf_param_desc shift = {.name = LF_CLASSES_SHIFT,
+                                        .ndim = 2,
+                                        .dims = {1, C},
+                                        .init = LF_INIT_ZERO,
+                                        .frozen = true},
+                               gain = {.name = LF_CLASSES_GAIN,
+                                       .ndim = 1,
+                                       .dims = {C},
+                                       .init = LF_INIT_ONE,
+                                       .frozen = true};
+    int rc = lf_pstore_add(ps, &shift, err);
+    if (rc >= 0)
+        rc = lf_pstore_add(ps, &gain, err);
+    return rc < 0 ? rc : 0;
+}
 
 int lf_classes_declare(const lf_model_config *c, lf_pstore *ps, lf_err *err)
 {
@@ -99,7 +122,9 @@ int lf_classes_declare(const lf_model_config *c, lf_pstore *ps, lf_err *err)
                                         .decay = !bias};
         rc = lf_pstore_add(ps, &d, err);
     }
-    return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    return c->classes.norm ? declare_norm(c, ps, err) : 0;
 }
 
 /* ---- the graph ---- */
@@ -117,17 +142,40 @@ static int64_t entries(const lf_model_config *c, const struct lf_classes_rows *r
     return c->classes.read == LF_CLASS_MEAN ? r->media.vision.rows : r->pictures;
 }
 
-static const char *const matrices[] = {"classes.read", "classes.second"};
+static const char *const matrices[] = {"classes.read", "classes.second"}, ones[] = "classes.ones";
+
+static struct lf_mix read_matrix(lf_graph *g, const lf_model_config *c,
+                                 const struct lf_classes_rows *r, int k)
+{
+    return lf_mix_input(g, matrices[k], r->pictures, r->media.vision.rows, entries(c, r));
+}
+
+struct lf_mix lf_classes_read(lf_graph *g, const lf_model_config *c,
+                              const struct lf_classes_rows *r)
+{
+    return read_matrix(g, c, r, 0);
+}
+
+static lf_val normalised(lf_graph *g, const struct lf_classes_rows *r, lf_val s, bool train)
+{
+    const struct lf_mix each = lf_mix_input(g, ones, r->pictures, 1, r->pictures);
+    lf_pin_f32(g, s);
+    if (!train)
+        lf_output(g, s, "features");
+    s = lf_add(g, s, lf_mix_rows(g, lf_param(g, LF_CLASSES_SHIFT), &each));
+    return lf_col_gate(g, s, lf_param(g, LF_CLASSES_GAIN));
+}
 
 static void add_head(lf_graph *g, const lf_model_config *c, const struct lf_classes_rows *r,
                      lf_val h, int k, bool train)
 {
     static const char *const out[] = {"score", "distilled"}, *const back[] = {"dscore",
                                                                               "ddistilled"};
-    const struct lf_mix read =
-        lf_mix_input(g, matrices[k], r->pictures, r->media.vision.rows, entries(c, r));
-    lf_val w = lf_paramf(g, "%s.weight", head_names[k]);
-    lf_val z = lf_linear(g, lf_mix_rows(g, h, &read), w, lf_paramf(g, "%s.bias", head_names[k]));
+    const struct lf_mix read = read_matrix(g, c, r, k);
+    lf_val w = lf_paramf(g, "%s.weight", head_names[k]), s = lf_mix_rows(g, h, &read);
+    if (c->classes.norm)
+        s = normalised(g, r, s, train);
+    lf_val z = lf_linear(g, s, w, lf_paramf(g, "%s.bias", head_names[k]));
     lf_pin_f32(g, z);
     if (train)
         lf_output_grad(g, z, out[k], back[k]);
@@ -163,7 +211,7 @@ struct lf_classes_sight {
     lf_model_config c;
     struct lf_classes_rows r;
     lf_sight *sight;
-    struct lf_sight_matrix m[2];
+    struct lf_sight_matrix m[2], each;
     int32_t n;         /* pictures at hand */
     int32_t *identity; /* [rows + 1], with drop_path */
     float *path;       /* [rows] */
@@ -175,6 +223,8 @@ static size_t lay_out(lf_classes_sight *s, struct lf_sight_block *b)
     for (int k = 0; k < heads(&s->c); k++)
         lf_sight_carve_matrix(b, &s->m[k], matrices[k], s->r.pictures, s->r.media.vision.rows,
                               entries(&s->c, &s->r));
+    if (s->c.classes.norm)
+        lf_sight_carve_matrix(b, &s->each, ones, s->r.pictures, 1, s->r.pictures);
     const int64_t paths = s->r.media.vision.drop_path ? s->r.media.vision.rows + 1 : 0;
     s->identity = lf_sight_carve(b, paths, sizeof *s->identity);
     s->path = lf_sight_carve(b, paths, sizeof *s->path);
@@ -230,6 +280,16 @@ static void add_picture(lf_classes_sight *s, int k, int32_t i)
     lf_sight_end_row(&s->m[k]);
 }
 
+static void add_ones(lf_classes_sight *s, int32_t n)
+{
+    lf_sight_begin(&s->each);
+    for (int32_t i = 0; i < n; i++) {
+        lf_sight_entry(&s->each, 0, 1);
+        lf_sight_end_row(&s->each);
+    }
+    lf_sight_finish(&s->each);
+}
+
 static int add_pictures(lf_classes_sight *s, int32_t n, int rc)
 {
     s->n = n;
@@ -239,6 +299,8 @@ static int add_pictures(lf_classes_sight *s, int32_t n, int rc)
             add_picture(s, k, i);
         lf_sight_finish(&s->m[k]);
     }
+    if (s->c.classes.norm && rc == 0)
+        add_ones(s, n);
     return rc;
 }
 
@@ -269,7 +331,7 @@ int lf_classes_sight_write(const lf_classes_sight *s, lf_exec *ex, int chain, in
     int rc = lf_sight_write_encoder(s->sight, ex, chain, slot, err);
     for (int k = 0; k < heads(&s->c) && rc == 0; k++)
         rc = lf_sight_write_matrix(&a, &s->m[k], err);
-    return rc;
+    return rc == 0 && s->c.classes.norm ? lf_sight_write_matrix(&a, &s->each, err) : rc;
 }
 
 /* One branch; rows behind the last picture are as they are. */

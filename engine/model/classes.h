@@ -8,20 +8,28 @@
  *         mean of h over the patches           read = mean
  *     z = W s + b                              [pictures, N]
  *
+ * With norm (a linear probe) what is read is normalised before the head, s' = (s - m) r, by
+ * constants: mean and 1 / sqrt(variance + 1e-6) of s over the pictures that are trained on
+ * (engine/post/class_train.h). That is batch normalisation without weight and bias whose batch is
+ * all of them, as that of the probes of MAE and MoCo v3 tends to.
+ *
  * With read = both (DeiT, Touvron et al. 2021, arXiv:2012.12877) the row of the distill token has a
  * head of its own, d = W' s' + b', which learns what a teacher says; a picture is told by
  * (z + d) / 2. Logical tensors: vision.* of vision.h, and
  *
  *     classes.{weight [N, C], bias [N]}        classes.distill.{weight [N, C], bias [N]}
+ *     classes.shift.weight [1, C], classes.gain [C]    frozen: -m and r              norm
  *
  * Inputs of the graph beside those of the encoder, a matrix as compressed rows with its transpose
  * (graph.h, lf_mix), of P pictures at most and R rows of the encoder:
  *
  *     classes.read.* [P, R]                    which rows of the encoder a picture is told by
  *     classes.second.* [P, R]                  the row of its distill token           read = both
+ *     classes.ones.* [P, 1]                    1 for each picture                     norm
  *
  * Outputs: "score" f32 [P, N] and, with read = both, "distilled" f32 [P, N]; in training the inputs
- * of their gradients "dscore" and "ddistilled".
+ * of their gradients "dscore" and "ddistilled". Graphs without training have "features" f32 [P, C],
+ * s, with norm.
  */
 #ifndef LF_MODEL_CLASSES_H
 #define LF_MODEL_CLASSES_H
@@ -30,6 +38,8 @@
 #include "engine/model/decoder.h"
 #include "engine/model/sight.h"
 
+#define LF_CLASSES_SHIFT "classes.shift.weight"
+#define LF_CLASSES_GAIN  "classes.gain"
 /* Checks the description of such a model. LF_EINVAL. */
 int lf_classes_check(lf_model_config *c, lf_err *err);
 /* The number of scalars of classes.*. */
@@ -42,6 +52,9 @@ struct lf_classes_rows {
     int64_t pictures;              /* P; tiles of a picture count as pictures */
 };
 struct lf_classes_rows lf_classes_bounds(const lf_model_config *c, int64_t patches, int64_t tiles);
+/* The matrix classes.read of a graph. */
+struct lf_mix lf_classes_read(lf_graph *g, const lf_model_config *c,
+                              const struct lf_classes_rows *r);
 /* LF_EINVAL: the model of d tells no classes. */
 lf_graph *lf_classes_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_classes_rows *r, bool train, lf_err *err);

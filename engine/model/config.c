@@ -296,6 +296,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(dual.end_token, 0, 1 << 24, "0"),
     REAL(dual.scale_init, -100, 100, "2.6592600369327779"),
     REAL(dual.bias_init, -1000, 1000, "0"),
+    BOOL(classes.norm, ""),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),

@@ -214,6 +214,7 @@ enum lf_class_read { LF_CLASS_FIRST = 0, LF_CLASS_MEAN, LF_CLASS_BOTH };
 typedef struct lf_classes_config {
     int64_t labels; /* N; 0: there are none */
     int read;       /* enum lf_class_read: the class token, the mean of the patches, both tokens */
+    bool norm;      /* what is read is normalised by constants before the heads */
 } lf_classes_config;
 
 /* Towers of pictures and texts that share a space (dual.h): keys dual.*. The text tower is the

@@ -110,11 +110,6 @@ int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char
     int rc = apply_section(&c, ini, section, 0, err);
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
-    if (rc == 0 && lf_model_is_encoder(&c))
-        rc = lf_fail(err, LF_EINVAL,
-                     "[model] needs layers, hidden and so on of a text decoder, mae.layers, or "
-                     "classes.labels: "
-                     "nothing trains an encoder of pictures (vision.family) alone");
     if (rc == 0)
         *out = c;
     return rc;

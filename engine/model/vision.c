@@ -242,7 +242,7 @@ struct table { /* of cosines or sines */
 
 struct lf_vision {
     lf_vision_config c;
-    char prefix[32];
+    char prefix[32], inputs[32]; /* of tensors, of inputs */
     int64_t sides;
     struct table table[2];
 };
@@ -260,6 +260,7 @@ lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64
         free(v);
         return NULL;
     }
+    memcpy(v->inputs, v->prefix, sizeof v->inputs);
     v->c = *c;
     v->sides = sides;
     for (int k = 0; k < 2; k++)
@@ -270,6 +271,11 @@ lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64
 void lf_vision_destroy(lf_vision *v)
 {
     free(v);
+}
+
+void lf_vision_share_inputs(lf_vision *v, const lf_vision *of)
+{
+    memcpy(v->inputs, of->inputs, sizeof v->inputs);
 }
 
 /* ---- parameters ---- */
@@ -455,7 +461,7 @@ static lf_val input(struct build *b, const char *name, enum lf_dtype dtype, int6
                     int64_t cols)
 {
     char whole[96];
-    snprintf(whole, sizeof whole, "%s%s", b->v->prefix, name);
+    snprintf(whole, sizeof whole, "%s%s", b->v->inputs, name);
     return lf_input(b->g, whole, dtype, rows, cols);
 }
 
@@ -464,7 +470,7 @@ static struct lf_mix matrix(struct build *b, const char *name, int64_t rows, int
                             int64_t entries)
 {
     char whole[96];
-    snprintf(whole, sizeof whole, "%s%s", b->v->prefix, name);
+    snprintf(whole, sizeof whole, "%s%s", b->v->inputs, name);
     return lf_mix_input(b->g, whole, rows, from, entries);
 }
 

@@ -84,6 +84,9 @@ typedef struct lf_vision lf_vision;
 lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64_t sides,
                             lf_err *err);
 void lf_vision_destroy(lf_vision *v);
+/* Graphs of v read the inputs of `of`, in place of inputs behind a prefix of their own: two
+ * encoders of the same pictures. */
+void lf_vision_share_inputs(lf_vision *v, const lf_vision *of);
 int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err);
 /* layers.* and final_norm.* alone. */
 int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err);

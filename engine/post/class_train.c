@@ -49,6 +49,7 @@ struct lf_class_train {
     struct lf_class_train_opts o;
     lf_objective objective;
     const lf_decoder *d; /* of the graph; borrowed */
+    lf_pstore *ps;       /* its tensors; borrowed */
     struct lf_classes_rows r;
     int64_t k, n, layers; /* numbers of a patch; classes */
     int heads;
@@ -122,6 +123,19 @@ static size_t host_bytes(void *user)
            2 * (size_t)t->layers * pictures * sizeof *t->keep;
 }
 
+/* Constants are measured of an encoder that stays as it is. */
+static int check_probe(const lf_pstore *ps, lf_err *err)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++)
+        if (strncmp(lf_pstore_desc(ps, i)->name, "vision.", 7) == 0 &&
+            !lf_pstore_desc(ps, i)->frozen)
+            return lf_fail(err, LF_EINVAL,
+                           "[model] classes.norm normalises by constants of an encoder that is not "
+                           "trained: say freeze = vision.*, or leave it out (%s is trained)",
+                           lf_pstore_desc(ps, i)->name);
+    return 0;
+}
+
 static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
@@ -142,6 +156,9 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
         t->r = (struct lf_classes_rows){*r->media, r->media->vision.images - 1};
         t->r.media.vision.drop_path = t->o.drop_path > 0;
     }
+    t->ps = ps;
+    if (train && c->classes.norm && check_probe(ps, err) != 0)
+        return NULL;
     if (train && (t->heads > 1) != (t->o.teacher != NULL)) {
         lf_fail(err, LF_EINVAL,
                 t->heads > 1
@@ -156,19 +173,82 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
     return lf_classes_graph(d, ps, name, &of, train, err);
 }
 
-/* What is wrong with a label is told before the first step. */
-static int prepare(void *user, lf_trainer *tr, bool fresh, lf_err *err)
+/* ---- constants of the norm ---- */
+
+/* Sums over pictures: their number, then features, then their squares. */
+struct measure {
+    lf_class_train *t;
+    double *sums;
+    float *features;
+    int64_t width;
+};
+
+static int measure(void *user, const struct lf_train_view *v, lf_err *err)
 {
-    const lf_class_train *t = user;
-    if (!lf_train_first_rank(tr))
-        return 0;
-    const struct lf_label_form label = form_of(t, t->o.column), said = form_of(t, t->o.teacher);
-    if (lf_picture_state(t->objective.extra, tr, t->o.column, t->n, err) != 0)
+    struct measure *m = user;
+    const int64_t C = m->width;
+    const size_t bytes = (size_t)(m->t->r.pictures * C) * sizeof *m->features;
+    const int rc = lf_exec_read(v->ex, v->chain, v->slot, "features", m->features, bytes, err);
+    for (int64_t i = 0; i < v->batch->media.n_tiles && rc == 0; i++) {
+        m->sums[0] += 1;
+        for (int64_t c = 0; c < C; c++) {
+            const double x = (double)m->features[i * C + c];
+            m->sums[1 + c] += x;
+            m->sums[1 + C + c] += x * x;
+        }
+    }
+    return rc;
+}
+
+int lf_class_write_norm(lf_pstore *ps, const double *sums, int64_t width, lf_err *err)
+{
+    float *const shift = lf_calloc(2 * (size_t)width, sizeof *shift, err), *const gain =
+                                                                               shift ? shift + width
+                                                                                     : NULL;
+    if (!shift)
         return LF_ENOMEM;
-    int rc = fresh ? lf_label_check(&label, tr, false, err) : 0;
-    if (rc == 0 && fresh)
+    for (int64_t c = 0; c < width; c++) {
+        const double mean = sums[1 + c] / sums[0],
+                     variance = sums[1 + width + c] / sums[0] - mean * mean;
+        shift[c] = (float)-mean;
+        gain[c] = (float)(1 / sqrt(fmax(0, variance) + 1e-6));
+    }
+    int rc = lf_pstore_write(ps, lf_pstore_find(ps, LF_CLASSES_SHIFT), LF_F32, shift, err);
+    if (rc == 0)
+        rc = lf_pstore_write(ps, lf_pstore_find(ps, LF_CLASSES_GAIN), LF_F32, gain, err);
+    free(shift);
+    return rc;
+}
+
+/* Collective. */
+static int measure_features(lf_class_train *t, lf_trainer *tr, lf_err *err)
+{
+    struct measure m = {.t = t, .width = lf_decoder_config(t->d)->vision.hidden};
+    const size_t C = (size_t)m.width, n = 1 + 2 * C;
+    m.sums = lf_calloc(n, sizeof *m.sums, err);
+    m.features = lf_calloc((size_t)t->r.pictures * C, sizeof *m.features, err);
+    int rc = lf_train_agree(tr, m.sums && m.features ? 0 : LF_ENOMEM, err);
+    for (size_t i = 0; i < lf_train_n_sources(tr, false) && rc == 0; i++) {
+        const struct lf_train_over over = {.source = i, .user = &m, .visit = measure};
+        rc = lf_train_over(tr, &over, err);
+    }
+    if (rc == 0)
+        rc = lf_train_add_up(tr, m.sums, n, err);
+    if (rc == 0)
+        rc = lf_class_write_norm(t->ps, m.sums, m.width, err);
+    free(m.sums);
+    free(m.features);
+    return rc;
+}
+
+/* What is wrong with a label is told before the first step. */
+static int check_labels(const lf_class_train *t, lf_trainer *tr, lf_err *err)
+{
+    const struct lf_label_form label = form_of(t, t->o.column), said = form_of(t, t->o.teacher);
+    int rc = lf_label_check(&label, tr, false, err);
+    if (rc == 0)
         rc = lf_label_check(&label, tr, true, err);
-    return rc == 0 && fresh && t->o.teacher ? lf_label_check(&said, tr, false, err) : rc;
+    return rc == 0 && t->o.teacher ? lf_label_check(&said, tr, false, err) : rc;
 }
 
 /* Weights that were kept as the best ones took the state with them. */
@@ -176,6 +256,23 @@ static int finish(void *user, lf_trainer *tr, lf_err *err)
 {
     const lf_class_train *t = user;
     return lf_picture_state(t->objective.extra, tr, t->o.column, t->n, err);
+}
+
+/* What the first rank alone looks at. */
+static int prepare_first(const lf_class_train *t, lf_trainer *tr, bool fresh, lf_err *err)
+{
+    const int rc = lf_picture_state(t->objective.extra, tr, t->o.column, t->n, err);
+    return rc == 0 && fresh ? check_labels(t, tr, err) : rc;
+}
+
+static int prepare(void *user, lf_trainer *tr, bool fresh, lf_err *err)
+{
+    lf_class_train *t = user;
+    int rc = lf_train_first_rank(tr) ? prepare_first(t, tr, fresh, err) : 0;
+    if (!fresh || !lf_decoder_config(t->d)->classes.norm)
+        return rc;
+    rc = lf_train_agree(tr, rc, err);
+    return rc != 0 ? rc : measure_features(t, tr, err);
 }
 
 /* ---- a micro-batch ---- */

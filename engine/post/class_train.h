@@ -13,6 +13,10 @@
  * smooths nor mixes, and is of (z + d) / 2. The loss of a step is the mean over its pictures; tiles
  * of a picture count as pictures.
  *
+ * With [model] classes.norm (a linear probe) the constants of the norm are measured before the first
+ * step, of all pictures that are trained on as they are, without changes; nothing of the encoder is
+ * trained then (freeze = vision.*), so they hold to the end.
+ *
  * With drop_path = D layer l of L, counted from 0, adds nothing in the share D l / (L - 1) of the
  * pictures, for attention and MLP each, and 1 / (1 - that) times as much in the others.
  *
@@ -46,6 +50,9 @@ lf_class_train *lf_class_train_create(const struct lf_class_train_opts *o, lf_er
 const lf_objective *lf_class_train_objective(const lf_class_train *t);
 void lf_class_train_destroy(lf_class_train *t);
 
+/* Writes the constants of classes.norm into a store, from sums over pictures: their number, then
+ * each feature, then each feature squared. */
+int lf_class_write_norm(lf_pstore *ps, const double *sums, int64_t width, lf_err *err);
 /* Returns L(z, q) of n classes; d (NULL: none) becomes scale times its gradient. In f64. */
 double lf_class_loss(const float *z, const double *q, int64_t n, double scale, float *d);
 /* How many of n numbers are larger than number k, equal ones before it counted: its rank from 0. */

@@ -36,6 +36,7 @@ tests_unit_post_rm_score_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 engine_libengine_a_SOURCES += engine/post/label_loss.h engine/post/label_loss.c engine/post/label_metrics.h engine/post/label_metrics.c \
   engine/post/label_data.h engine/post/label_data.c engine/post/label_train.h engine/post/label_train.c \
   engine/post/class_mix.h engine/post/class_mix.c engine/post/class_train.h engine/post/class_train.c \
+  engine/post/moco_heads.h engine/post/moco_heads.c engine/post/moco_train.h engine/post/moco_train.c \
   engine/post/contrast_loss.h engine/post/contrast_loss.c engine/post/contrast_train.h engine/post/contrast_train.c \
   engine/post/dual_loss.h engine/post/dual_loss.c engine/post/dual_train.h engine/post/dual_train.c \
   engine/post/tower_score.h engine/post/tower_score.c engine/post/picture_state.h engine/post/picture_state.c

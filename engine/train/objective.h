@@ -72,6 +72,8 @@ typedef struct lf_objective {
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
     /* the training graph has the dropouts of the decoder; false: no graph has them */
     bool dropout;
+    /* It moves frozen tensors itself, so that these have masters in every precision */
+    bool averages;
     /* The most bytes of a row of an output that it reads of each row, or of its gradient; 0: it
      * reads otherwise, so that ranks do not divide rows */
     size_t row_bytes;
@@ -85,6 +87,8 @@ typedef struct lf_objective {
      * random weights. May be NULL. */
     int (*prepare)(void *user, lf_trainer *t, bool fresh, lf_err *err);
     bool prepare_only; /* the run ends after prepare */
+    /* Before each step: `done` of `total` are done. Every rank does the same. May be NULL. */
+    int (*begin)(void *user, int64_t done, int64_t total, lf_err *err);
     /* For a loss that needs sums over the whole step before the step begins; may be NULL. survey is
      * called for each micro-batch of an extra forward pass and adds to sums; surveyed gets the sums
      * over all ranks. In validation the pass goes over the whole split. */

@@ -459,7 +459,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .fp8 = c->fp8,
                               .mode = c->numeric,
                               /* a checkpoint has no fp16 */
-                              .keep_master = !c->adapter && c->compute == LF_F16,
+                              .keep_master = (!c->adapter && c->compute == LF_F16) ||
+                                             (c->objective && c->objective->averages),
                               .no_reuse = c->no_reuse};
     const lf_loader_config lc = lf_train_loader_config(c, mc);
     if (c->mtp_asked && !mc->mtp_layers)

@@ -310,6 +310,14 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
     return rc;
 }
 
+/* Collective: what an objective does before a step. */
+static int begin_step(lf_trainer *t, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    return o && o->begin ? lf_train_agree(t, o->begin(o->user, t->s.step, t->total_steps, err), err)
+                         : 0;
+}
+
 /* This rank's micro-batches of the step that comes, forward only. */
 static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
 {
@@ -381,7 +389,9 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     lf_train_phase_step(t);
     /* What was waited for between steps, such as a validation, is none of a step's. */
     t->waited_told_s += lf_comm_waited_s(t->run.comm) - t->waited_s;
-    int rc = survey_step(t, err);
+    int rc = begin_step(t, err);
+    if (rc == 0)
+        rc = survey_step(t, err);
     while (rc == 0 && overflow) {
         rc = attempt_step(t, &ls, st, &overflow, err);
         if (rc == 0 && overflow)

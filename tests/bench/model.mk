@@ -3,7 +3,8 @@ check_PROGRAMS += tests/bench/model_bench
 CLEANFILES += tests/bench/model_bench
 tests_bench_model_bench_SOURCES = tests/bench/model_bench.c
 tests_bench_model_bench_LDADD = kernels/bench/libbench.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/bench/README.md tests/bench/run.sh tests/bench/torch_peer.py tests/bench/turns.py tests/bench/latent-60m.ini
+EXTRA_DIST += tests/bench/README.md tests/bench/run.sh tests/bench/torch_peer.py tests/bench/turns.py tests/bench/latent-60m.ini \
+	tests/bench/libai.sh tests/bench/vit-base.ini
 
 bench: tests/bench/model_bench
 	LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/run.sh $(BENCH)

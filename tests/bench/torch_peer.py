@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch side of `make bench`: a training step or greedy decode of the two models of the CPU table.
+"""The PyTorch side of `make bench` and libai.sh: a training step or greedy decode of the models of the CPU tables.
 
     torch_peer.py train gpt2|llama B T f32|bf16 STEPS THREADS eager|compile
+    torch_peer.py train bert|t5|vit B T f32|bf16 STEPS THREADS eager|compile        models of transformers
     torch_peer.py decode gpt2|llama B NEW f32|bf16 STEPS THREADS eager|compile
 
 Prints one JSON line: median seconds of a step, tokens/s. bf16 training is autocast with f32 master weights, as PyTorch users
@@ -118,20 +119,61 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(x).float().view(-1, self.c["V"]), target.view(-1))
 
 
-def train(model, call, B, T, bf16, steps):
+def ours_written(kind):
+    """One of the two models above, and the loss of a step of it."""
+    def loss(call, B, T):
+        shape, V = (B, int(T)), SIZES[kind]["V"]
+        x, y = torch.randint(0, V, shape), torch.randint(0, V, shape)
+        return (lambda: call(x, y)), B * int(T)
+    return Model(kind), loss
+
+
+def of_transformers(kind):
+    """A model of transformers without dropout, its attention sdpa, and the loss of a step. T is that of model_bench."""
+    import transformers as hf
+    if kind == "bert":
+        config = hf.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+        make = hf.BertForMaskedLM
+    elif kind == "t5":
+        config = hf.T5Config(vocab_size=32128, d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, dropout_rate=0, use_cache=False,
+                             decoder_start_token_id=0)
+        make = hf.T5ForConditionalGeneration
+    else:
+        config = hf.ViTConfig(num_labels=1000, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+        make = hf.ViTForImageClassification
+    try:
+        model = make._from_config(config, attn_implementation="sdpa")
+    except ValueError:  # this version of transformers has none for it
+        model = make._from_config(config)
+        print(f"{kind}: no sdpa", file=sys.stderr)
+    model.train()
+
+    def loss(call, B, T):
+        if kind == "vit":
+            side = config.patch_size * round(int(T) ** 0.5)
+            inputs = dict(pixel_values=2 * torch.rand(B, 3, side, side) - 1, labels=torch.arange(B))
+            return (lambda: call(**inputs).loss), B * int(T)
+        source, target = ([int(n) for n in T.split("+")] * 2)[:2]
+        x, y = (torch.randint(1, config.vocab_size, (B, n)) for n in (source, target))
+        if kind == "bert":  # as many tokens as BERT hides
+            y[torch.rand(B, target) >= 0.15] = -100
+        return (lambda: call(input_ids=x, labels=y).loss), B * target
+    return model, loss
+
+
+def train(model, call, make_loss, B, T, bf16, steps):
     try:
         opt = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     except RuntimeError:
         opt = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
-    V = model.c["V"]
-    x, y = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
+    forward, units = make_loss(call, B, T)
     times = []
     for i in range(steps + 2):
         if i >= 2:
             turn()
         t0, c0 = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = call(x, y)
+            loss = forward()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         opt.step()
@@ -139,7 +181,7 @@ def train(model, call, B, T, bf16, steps):
         if i >= 2:
             times.append(time.perf_counter() - t0)
             took(times[-1], time.process_time() - c0)
-    return times, B * T
+    return times, units
 
 
 @torch.no_grad()
@@ -172,11 +214,14 @@ def main():
         import torch._inductor.config as inductor
         inductor.cpp.simdlen = 256
     torch.manual_seed(0)
-    model = Model(kind)
+    model, make_loss = ours_written(kind) if kind in SIZES else of_transformers(kind)
     call = torch.compile(model, dynamic=what == "decode") if how == "compile" else model
-    times, tokens = (train if what == "train" else decode)(model, call, int(B), int(T), prec == "bf16", int(steps))
+    if what == "train":
+        times, tokens = train(model, call, make_loss, int(B), T, prec == "bf16", int(steps))
+    else:
+        times, tokens = decode(model, call, int(B), int(T), prec == "bf16", int(steps))
     med = statistics.median(times)
-    print(json.dumps(dict(peer="torch " + torch.__version__, how=how, what=what, model=kind, B=int(B), T=int(T), precision=prec,
+    print(json.dumps(dict(peer="torch " + torch.__version__, how=how, what=what, model=kind, B=int(B), T=T, precision=prec,
                           median_s=med, best_s=min(times), tokens_per_s=tokens / med)), flush=True)
 
 

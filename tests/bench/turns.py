@@ -4,6 +4,8 @@
 
     turns.py MODEL_BENCH DIR_OF_MODELS [WORD...]        words choose rows: "train", "decode", "gpt2", "llama", "f32", "bf16", "B1"
 
+"libai" chooses the rows of libai.sh in place of those: encoders of texts and pictures and an encoder-decoder ("bert", "t5", "vit").
+
 Of PyTorch four ways are tried for three steps each (eager and compiled, plain and tuned malloc); the fastest takes turns with ours for
 LF_BENCH_ROUNDS (9) rounds. The ratio is the median of the rounds' ratios, its spread the smallest and the largest. LF_BENCH_THREADS is 2.
 LF_BENCH_ISA=avx2 limits both sides: LF_ISA, ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS and the vectors of compiled code.
@@ -21,12 +23,18 @@ BENCH, DIR, *WORDS = sys.argv[1:]
 ROUNDS, THREADS = (int(os.environ.get("LF_BENCH_" + k, v)) for k, v in (("ROUNDS", 9), ("THREADS", 2)))
 ISA = os.environ.get("LF_BENCH_ISA")
 BESIDE = any(int(os.environ.get(k, 0)) for k in ("LF_BENCH_PINNED", "LF_BENCH_BUSY"))
-PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_peer.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEER = os.path.join(HERE, "torch_peer.py")
 TUNED = dict(MALLOC_MMAP_THRESHOLD_="4294967296", MALLOC_TRIM_THRESHOLD_="8589934592", MALLOC_TOP_PAD_="268435456")
 LIMITED = dict(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2") if ISA == "avx2" else {}
-MODELS = {"gpt2": ("gpt2-124m.ini", 256), "llama": ("llama-58m.ini", 512)}
-ROWS = [("train", kind, 4, MODELS[kind][1], prec) for prec in ("f32", "bf16") for kind in MODELS] + \
-       [("decode", kind, B, 64, prec) for prec in ("f32", "bf16") for kind in MODELS for B in (1, 8)]
+MODELS = {"gpt2": ("gpt2-124m.ini", 4, 256), "llama": ("llama-58m.ini", 4, 512)}
+# T as model_bench has it: tokens, tokens of source and target, patches. T5's targets of 512 tokens of source are 114.
+LIBAI = {"bert": ("bert-base.ini", 8, 128), "t5": ("t5-small.ini", 4, "512+114"), "vit": (os.path.join(HERE, "vit-base.ini"), 8, 196)}
+if "libai" in WORDS:
+    WORDS, MODELS = [w for w in WORDS if w != "libai"], LIBAI
+ROWS = [("train", kind, *MODELS[kind][1:], prec) for prec in ("f32", "bf16") for kind in MODELS]
+if MODELS is not LIBAI:
+    ROWS += [("decode", kind, B, 64, prec) for prec in ("f32", "bf16") for kind in MODELS for B in (1, 8)]
 
 
 class Side:
@@ -113,7 +121,8 @@ def measure(row):
     med, cpu, peer = statistics.median(m[0] for m in mine), statistics.median(m[1] for m in mine), statistics.median(t[0] for t in theirs)
     ratios = sorted(t[0] / m[0] for m, t in zip(mine, theirs))
     unit = f"{last['ceiling'] / 1e9:.0f} " + ("GFLOP/s FMA peak" if what == "train" else "GB/s read rate")
-    print(f"{what:6s} {kind:5s} B={B:<2d} T={T:<4d} {prec:4s} ours {med:8.4f} s ({cpu:.2f} of CPU), {100 * last['share']:.0f} % of {unit}; peer {peer:.4f} s "
+    share = f"{100 * last['share']:.0f} % of {unit}; " if last["share"] else ""
+    print(f"{what:6s} {kind:5s} B={B:<2d} T={T!s:<7s} {prec:4s} ours {med:8.4f} s ({cpu:.2f} of CPU), {share}peer {peer:.4f} s "
           f"({best[1] if best else 'none'}); peer/ours {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); load {os.getloadavg()[0]:.1f}", flush=True)
     if others.all:
         print(f"       ours beside {len(others.all)} competitors by ours without them: {statistics.median(m[0] / a[0] for m, a in zip(mine, alone)):.2f}", flush=True)

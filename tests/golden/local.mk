@@ -305,6 +305,13 @@ tests_golden_dual_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_dual_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/dual/README.md tests/golden/dual/make_dual.py tests/golden/dual/clip.h5 tests/golden/dual/siglip.h5 \
   tests/golden/dual/clip tests/golden/dual/siglip tests/golden/dual/expected
+# Views of pictures that are compared.
+check_PROGRAMS += tests/golden/moco_test
+TESTS += tests/golden/moco_test
+tests_golden_moco_test_SOURCES = tests/golden/moco/moco_test.c
+tests_golden_moco_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
+tests_golden_moco_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/moco/README.md tests/golden/moco/make_moco.py tests/golden/moco/moco.h5
 
 # Models that see: directories as their classes are published, and what transformers computes from them.
 check_PROGRAMS += tests/golden/vlm_test

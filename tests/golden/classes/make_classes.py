@@ -3,7 +3,9 @@
 """Makes the files here: tiny ViTForImageClassification, DeiTForImageClassification and DeiTForImageClassificationWithTeacher of transformers.
 ../vision/lone/NAME is the model as transformers saves it, in f32. NAME.h5 has, of the same weights in f64, pictures as rows of patches, how much of
 each class a picture is (soft labels, as of mixup), what a teacher says, the logits, the loss, and its gradient by every weight under our
-names. ../vision/expected/NAME.safetensors is of stages/expected.py. Run by hand: make_classes.py"""
+names. vit.h5 has a linear probe besides: BatchNorm1d without
+weights over the class tokens of all pictures, then the classifier, its logits, loss and gradients. ../vision/expected/NAME.safetensors is of
+stages/expected.py. Run by hand: make_classes.py"""
 import copy
 import os
 import subprocess
@@ -89,10 +91,22 @@ def make(name, cls, config, seed):
     if "cls_logits" in y:
         loss = 0.5 * loss + 0.5 * F.cross_entropy(y.distillation_logits, teacher)
     loss.backward()
+    probe = {}
+    if name == "vit":
+        with torch.no_grad():
+            rows = m.vit(pixel_values=images).last_hidden_state[:, 0]
+        head = copy.deepcopy(m.classifier)
+        head.zero_grad()
+        z = head(torch.nn.BatchNorm1d(24, affine=False, eps=1e-6)(rows))
+        told = F.cross_entropy(z, soft)
+        told.backward()
+        probe = {"logits": z.detach(), "loss": told.detach().reshape(1, 1), "classes.weight": head.weight.grad, "classes.bias": head.bias.grad}
     with h5py.File(os.path.join(HERE, name + ".h5"), "w", libver="v110") as f:
         for k, (w, see) in view.items():
             grad = torch.zeros_like(w) if w.grad is None else w.grad
             f.create_dataset("g/" + k, data=see(grad).numpy().astype("f4"))
+        for k, t in probe.items():
+            f.create_dataset("probe/" + k, data=t.numpy())
         f.create_dataset("pixels", data=torch.cat([F.unfold(i[None], P, stride=P)[0].T for i in images]).numpy().astype("f4"))
         f.create_dataset("soft", data=soft.numpy())
         f.create_dataset("teacher", data=teacher.reshape(-1, 1).numpy().astype("i4"))

@@ -81,12 +81,10 @@ static void swap(lf_pstore *ps, const char *a, const char *b)
 }
 
 /* n pictures at once, with room for `more` besides. */
-static struct model *make_with(const lf_model_config *c, const char *ckpt, int n, int more,
-                               bool drop_path)
+static struct model *open_model(const lf_model_config *c, int n, int more, bool drop_path)
 {
     struct model *m = need(calloc(1, sizeof *m));
     const struct lf_plan_opts po = {.threads = 2, .mode = LF_INVARIANT};
-    lf_ckpt *ck = NULL;
     m->n = n;
     m->heads = c->classes.read == LF_CLASS_BOTH ? 2 : 1;
     m->r = lf_classes_bounds(c, (int64_t)(n + more) * EACH, n + more);
@@ -95,18 +93,38 @@ static struct model *make_with(const lf_model_config *c, const char *ckpt, int n
     m->ps = need(lf_pstore_create(&err));
     must(lf_decoder_declare(m->d, m->ps, &err));
     m->plan = need(lf_plan_create(m->ps, &po, &err));
-    lf_graph *g = need(lf_classes_graph(m->d, m->ps, "classes", &m->r, true, &err));
-    must(lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = true}, &err));
-    must(lf_plan_finish(m->plan, &err));
+    return m;
+}
+
+static void add_chain(struct model *m, bool train)
+{
+    lf_graph *g =
+        need(lf_classes_graph(m->d, m->ps, train ? "classes" : "measured", &m->r, train, &err));
+    if (lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = train}, &err) < 0)
+        tap_bail("%s", err.text);
     lf_graph_destroy(g);
+}
+
+static void bind(struct model *m, const lf_model_config *c)
+{
+    const struct lf_step_record rec = {.seed = 5, .loss_scale = 1, .inv_tokens = 1};
+    must(lf_plan_finish(m->plan, &err));
     m->back = need(lf_back_cpu_create(lf_target_host()->isa, 2, &err));
     m->ex = need(lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.poison = true}, &err));
+    m->sight = need(lf_classes_sight_create(c, &m->r, &err));
+    must(lf_exec_record_write(m->ex, &rec, &err));
+}
+
+static struct model *make_with(const lf_model_config *c, const char *ckpt, int n, int more,
+                               bool drop_path)
+{
+    struct model *m = open_model(c, n, more, drop_path);
+    lf_ckpt *ck = NULL;
+    add_chain(m, true);
+    bind(m, c);
     must(lf_ckpt_open(&ck, ckpt, 1, &err));
     must(lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, &err));
     lf_ckpt_close(ck);
-    m->sight = need(lf_classes_sight_create(c, &m->r, &err));
-    const struct lf_step_record rec = {.seed = 5, .loss_scale = 1, .inv_tokens = 1};
-    must(lf_exec_record_write(m->ex, &rec, &err));
     return m;
 }
 
@@ -126,8 +144,33 @@ static void drop(struct model *m)
     free(m);
 }
 
-/* Pictures from `first` on; keep: of stochastic depth, [layers, 2, pictures]. */
-static void forward_kept(struct model *m, int first, const float *keep)
+static void copy_tensors(lf_pstore *to, const lf_pstore *from)
+{
+    for (int i = 0; i < lf_pstore_count(from); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(from, i);
+        const size_t n = (size_t)(d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1));
+        float *x = need(calloc(n, 4));
+        must(lf_pstore_read(from, i, LF_P_MASTER, x, n * 4, &err));
+        must(lf_pstore_write(to, lf_pstore_find(to, d->name), LF_F32, x, &err));
+        free(x);
+    }
+}
+
+/* All pictures, an encoder that is not trained, and a second chain that is not either, with the
+ * weights of another store. */
+static struct model *make_probe(const lf_model_config *c, const lf_pstore *weights)
+{
+    struct model *m = open_model(c, N, 0, false);
+    (void)lf_pstore_freeze(m->ps, "vision.", true);
+    add_chain(m, true);
+    add_chain(m, false);
+    bind(m, c);
+    copy_tensors(m->ps, weights);
+    return m;
+}
+
+/* Pictures from `first` on, by a chain; keep: of stochastic depth, [layers, 2, pictures]. */
+static void forward_in(struct model *m, int first, int chain, const float *keep)
 {
     static const char *const out[] = {"score", "distilled"};
     const int64_t room = m->r.media.vision.patches;
@@ -141,16 +184,22 @@ static void forward_kept(struct model *m, int first, const float *keep)
     const int32_t *order = lf_classes_sight_order(m->sight);
     for (int i = 0; i < m->n * EACH; i++)
         memcpy(fed + i * K, pixels + (first * EACH + order[i]) * K, K * sizeof *fed);
-    must(lf_classes_sight_write(m->sight, m->ex, 0, 0, &err));
-    must(lf_exec_write(m->ex, 0, 0, "vision.pixels", fed, (size_t)(room * K) * sizeof *fed, &err));
+    must(lf_classes_sight_write(m->sight, m->ex, chain, 0, &err));
+    must(lf_exec_write(m->ex, chain, 0, "vision.pixels", fed, (size_t)(room * K) * sizeof *fed,
+                       &err));
     if (keep)
-        must(lf_classes_sight_write_paths(m->sight, m->ex, 0, 0, keep, &err));
-    must(lf_exec_run(m->ex, 0, LF_FWD, 0, LF_FIRST, &err));
+        must(lf_classes_sight_write_paths(m->sight, m->ex, chain, 0, keep, &err));
+    must(lf_exec_run(m->ex, chain, LF_FWD, 0, LF_FIRST, &err));
     for (int k = 0; k < m->heads; k++)
-        must(lf_exec_read(m->ex, 0, 0, out[k], m->z[k],
+        must(lf_exec_read(m->ex, chain, 0, out[k], m->z[k],
                           (size_t)(m->r.pictures * LABELS) * sizeof(float), &err));
     free(pixels);
     free(fed);
+}
+
+static void forward_kept(struct model *m, int first, const float *keep)
+{
+    forward_in(m, first, 0, keep);
 }
 
 static void forward(struct model *m, int first)
@@ -372,6 +421,70 @@ static void test_tokens(const lf_model_config *c, const char *ckpt)
     drop(m);
 }
 
+/* ---- a linear probe ---- */
+
+/* How far n numbers are from those of the file, by their size. */
+static double apart(const float *got, const char *name, int64_t n)
+{
+    double *want = read_set(name, H5T_NATIVE_DOUBLE, 8), e = 0;
+    for (int64_t i = 0; i < n; i++)
+        e += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+    e = sqrt(e) / length(want, n);
+    free(want);
+    return e;
+}
+
+/* Features by the graph without training, and the constants that follow from them. */
+static void measure_norm(struct model *m, int64_t width)
+{
+    double *sums = need(calloc((size_t)(1 + 2 * width), sizeof *sums));
+    float *x = need(calloc((size_t)(N * width), sizeof *x));
+    must(lf_exec_read(m->ex, 1, 0, "features", x, (size_t)(N * width) * sizeof *x, &err));
+    sums[0] = N;
+    for (int64_t i = 0; i < N * width; i++) {
+        sums[1 + i % width] += (double)x[i];
+        sums[1 + width + i % width] += (double)x[i] * (double)x[i];
+    }
+    must(lf_class_write_norm(m->ps, sums, width, &err));
+    free(sums);
+    free(x);
+}
+
+/* With classes.norm a frozen encoder and a linear layer are BatchNorm1d without weights, over all
+ * pictures, and a linear layer: logits, loss, gradients. */
+static void test_probe(const lf_model_config *c, const char *ckpt)
+{
+    static const char *const head[] = {"classes.weight", "classes.bias"};
+    const lf_model_config d = changed(c, "classes.norm", "yes");
+    struct model *plain = make(c, ckpt, N, 0), *m = make_probe(&d, plain->ps);
+    forward_in(m, 0, 1, NULL);
+    measure_norm(m, c->vision.hidden);
+    forward(m, 0);
+    double *want = need(read_set("probe/loss", H5T_NATIVE_DOUBLE, 8)), worst = 0;
+    const double z = apart(m->z[0], "probe/logits", (int64_t)N * LABELS),
+                 l = fabs(loss_of(m) / want[0] - 1);
+    must(lf_exec_write(m->ex, 0, 0, "dscore", m->dz[0], N * LABELS * sizeof(float), &err));
+    must(lf_exec_run(m->ex, 0, LF_BWD, 0, LF_FIRST, &err));
+    for (int k = 0; k < 2; k++) {
+        const int64_t n = k ? LABELS : LABELS * c->vision.hidden;
+        const int i = lf_pstore_find(m->ps, head[k]);
+        char name[64];
+        float *x = need(calloc((size_t)n, sizeof *x));
+        must(lf_pstore_read(m->ps, i, LF_P_GRAD, x, (size_t)n * sizeof *x, &err));
+        snprintf(name, sizeof name, "probe/%s", head[k]);
+        worst = fmax(worst, apart(x, name, n));
+        free(x);
+    }
+    tap_ok(z < 1e-5 && l < 1e-5, "a probe has the logits and the loss of PyTorch: %.2g, %.2g", z,
+           l);
+    tap_ok(worst < 1e-5, "and its gradients: %.2g", worst);
+    tap_ok(lf_pstore_elements_trained(m->ps) == LABELS * (c->vision.hidden + 1),
+           "and nothing else is trained");
+    free(want);
+    drop(plain);
+    drop(m);
+}
+
 /* ---- numbers ---- */
 
 static void test_loss(void)
@@ -451,6 +564,8 @@ int main(void)
             TAP(8, test_descriptions(&c));
         if (i == 0)
             TAP(2, test_paths(&c, out));
+        if (i == 0)
+            TAP(3, test_probe(&c, out));
         H5Fclose(file);
     }
     TAP(2, test_loss());

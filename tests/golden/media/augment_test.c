@@ -18,7 +18,7 @@
 #include "tests/golden/media/util.h"
 #include "tests/tap/tap.h"
 
-enum { N_OPS = 31, N_FLAT = 5, N_BOXES = 4 };
+enum { N_OPS = 36, N_FLAT = 5, N_BOXES = 4, N_BLURS = 4 };
 
 static lf_err err = LF_ERR_INIT;
 
@@ -94,6 +94,29 @@ static void test_boxes(const json_t *o)
     lf_augment_flip(&im);
     same(&im, o, "flip", "mirrored");
     lf_image_fini(&im);
+}
+
+static void test_blurs(const json_t *o)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(o, "blurs"), i, row)
+    {
+        const double deviation = json_number_value(json_object_get(row, "deviation"));
+        const int side = (int)media_number(row, "side");
+        char name[64];
+        lf_image im;
+        picture(&im, o);
+        if (lf_augment_blur(&im, side, deviation, &err))
+            tap_bail("%s", err.text);
+        snprintf(name, sizeof name, "blurred by %g over %d", deviation, side);
+        same(&im, row, "rgb", name);
+        lf_image_fini(&im);
+    }
+    tap_ok(lf_augment_blur_side((lf_size){224, 300}) == 23 &&
+               lf_augment_blur_side((lf_size){32, 32}) == 3 &&
+               lf_augment_blur_side((lf_size){40, 200}) == 5,
+           "over a tenth of the shorter side, odd");
 }
 
 /* ---- decisions ---- */
@@ -222,6 +245,43 @@ static void test_change(const json_t *o)
     tap_ok(right, "magnitudes of level 9");
 }
 
+/* Of samples 4 r to 4 r + 3 the first two are first views, and what is of second views alone
+ * leaves them as they are. */
+static void test_views(const json_t *o)
+{
+    const struct lf_augment second = {.seed = 9, .solarize = {0, 1}},
+                            first = {.seed = 9, .blur = {1, 0}},
+                            some = {.seed = 9, .jitter = 0.5, .grey = 0.25};
+    int wrong = 0, done = 0, changed = 0, without = 0;
+    for (int64_t s = 0; s < 200; s++) {
+        const struct lf_augment *const all[] = {&second, &first, &some};
+        for (int k = 0; k < 3; k++) {
+            lf_image im, was;
+            lf_draws d = lf_draws_of(9, LF_SITE_AUGMENT, s, 0);
+            picture(&im, o);
+            picture(&was, o);
+            if (lf_augment_change(&im, all[k], &d, &err))
+                tap_bail("%s", err.text);
+            const int64_t n = 3 * (int64_t)im.w * im.h;
+            const bool other = memcmp(im.rgb, was.rgb, (size_t)n) != 0;
+            bool grey = true;
+            for (int64_t i = 0; i < n; i += 3)
+                grey = grey && im.rgb[i] == im.rgb[i + 1] && im.rgb[i] == im.rgb[i + 2];
+            wrong += k < 2 && other && s / 2 % 2 == k;
+            done += k < 2 && other;
+            changed += k == 2 && other;
+            without += k == 2 && grey;
+            lf_image_fini(&im);
+            lf_image_fini(&was);
+        }
+    }
+    tap_ok(wrong == 0 && done > 180, /* the smallest deviations blur nothing */
+           "what one view has the other has not: %d wrong, %d of 200 changed", wrong, done);
+    tap_ok(changed > 105 && changed < 145 && without > 30 && without < 70,
+           "%d of 200 are changed, where 125 are expected, and %d lose their colours", changed,
+           without);
+}
+
 /* ---- erased and mixed ---- */
 
 enum { P = 2, GH = 4, GW = 6, K = 3 * P * P, ROWS = GH * GW };
@@ -309,6 +369,8 @@ int main(void)
     TAP(N_OPS, test_ops(o, json_object_get(o, "ops")));
     TAP(N_FLAT, test_ops(flat, json_object_get(flat, "ops")));
     TAP(N_BOXES + 1, test_boxes(o));
+    TAP(N_BLURS + 1, test_blurs(o));
+    TAP(2, test_views(o));
     TAP(4, test_draws());
     TAP(1, test_many_draws());
     TAP(1, test_small_alpha());

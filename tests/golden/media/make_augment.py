@@ -45,10 +45,14 @@ def main():
     for x, y, w, h, to_w, to_h in ((0, 0, W, H, 8, 8), (3, 2, 11, 9, 16, 16), (5, 1, 4, 15, 6, 5), (1, 1, 1, 1, 3, 2)):
         cut = F.resized_crop(im, y, x, h, w, [to_h, to_w], InterpolationMode.BICUBIC)
         boxes.append({"box": [x, y, w, h], "to": [to_w, to_h], "rgb": text(cut)})
+    for v in (0.08, -0.1, 0.5, 0.0):
+        ops.append({"op": 14, "magnitude": v, "rgb": text(F.adjust_hue(im, v))})
+    ops.append({"op": 15, "magnitude": 0.0, "rgb": text(F.rgb_to_grayscale(im, 3))})
+    blurs = [{"side": k, "deviation": s, "rgb": text(F.gaussian_blur(im, [k, k], [s, s]))} for k, s in ((3, 0.1), (3, 1.7), (5, 0.9), (9, 2.0))]
     grey = Image.fromarray(np.full((4, 4, 3), 77, "u1"))
     flat = [{"op": i, "magnitude": 0.5, "rgb": text(_apply_op(grey, NAMES[i], 0.5, InterpolationMode.NEAREST, FILL))} for i in (6, 8, 9, 12, 13)]
     with open(os.path.join(HERE, "augment.json"), "w") as f:
-        json.dump({"w": W, "h": H, "rgb": text(im), "fill": FILL, "ops": ops, "boxes": boxes, "flip": text(F.hflip(im)),
+        json.dump({"w": W, "h": H, "rgb": text(im), "fill": FILL, "ops": ops, "boxes": boxes, "blurs": blurs, "flip": text(F.hflip(im)),
                    "flat": {"w": 4, "h": 4, "rgb": text(grey), "ops": flat}}, f)
         f.write("\n")
     print(len(ops), "operations", os.path.getsize(os.path.join(HERE, "augment.json")), "bytes")
