@@ -663,7 +663,7 @@ struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m)
 
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain which)
 {
-    return lf_plan_pass_comm(m->plan, chain_of(m, which), false).bytes;
+    return lf_plan_pass_comm(m->plan, chain_of(m, which), false, false).bytes;
 }
 
 void lf_pg_micro_begin(lf_pg_model *m)

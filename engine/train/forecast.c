@@ -287,8 +287,11 @@ static json_t *plan_comm(const struct lf_train_config *c, const struct lf_train_
     if (at->context_ranks > 1)
         add_moved(comm, "context", n * pc.context_most, rounds * pc.micro_context.messages);
     if (at->expert_ranks > 1)
-        add_moved(comm, "expert", pc.same.bytes + n * (pc.micro_counts.bytes + pc.micro_rows.bytes),
-                  pc.same.messages + rounds * (pc.micro_counts.messages + pc.micro_rows.messages));
+        add_moved(comm, "expert",
+                  pc.same.bytes +
+                      n * (pc.micro_same.bytes + pc.micro_counts.bytes + pc.micro_rows.bytes),
+                  pc.same.messages + rounds * (pc.micro_same.messages + pc.micro_counts.messages +
+                                               pc.micro_rows.messages));
     if (at->pipeline_ranks > 1) {
         const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
         add_moved(comm, "pipeline", (double)messages * (double)m->cut.message, messages);

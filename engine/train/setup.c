@@ -368,12 +368,6 @@ int lf_train_experts_check(const struct lf_train_config *c, const struct lf_trai
     const int n = who->expert_ranks;
     if (n <= 1)
         return 0;
-    if (lf_target_device(c->device)->sm && who->folded)
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with expert_tensor = 1: which rows a rank of tensor sends is "
-                       "found in memory of the host only; take device = cpu, or leave "
-                       "expert_tensor out",
-                       n);
     if (c->zero.inner)
         return lf_fail(err, LF_ENOTSUP,
                        "expert = %d with zero_inner = %d: the ranks with the same experts are in "

@@ -37,7 +37,7 @@ tests_layout_context_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_context_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_write,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
 tests_layout_expert_fault_test_SOURCES = tests/layout/expert_fault_test.c $(layout_fault)
 tests_layout_expert_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_expert_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_experts_call,--wrap=lf_plan_counts,--wrap=lf_exec_idle_experts,--wrap=lf_box_element,--wrap=lf_loader_next,--wrap=lf_loader_begin_step
+tests_layout_expert_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_experts_call,--wrap=lf_plan_counts,--wrap=lf_exec_idle_experts,--wrap=lf_exec_idle,--wrap=lf_exec_fill_within,--wrap=lf_box_element,--wrap=lf_loader_next,--wrap=lf_loader_begin_step
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_reshape_test_LDFLAGS = $(layout_ldflags)
