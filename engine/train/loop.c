@@ -30,6 +30,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     int rc = lf_loader_seek(data, 0, err);
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
+    rc = lf_train_ready(t, rc, err);
     if (rc == 0)
         rc = lf_train_forwards(t, &f, INT64_MAX, err);
     rc = lf_train_stand_by(t, t->m.valid, &f.ran, lf_train_rounds(t, lf_loader_samples(data)), rc,
@@ -119,7 +120,7 @@ static int judge(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     return better && c->keep_best ? keep_best(t, before, err) : 0;
 }
 
-static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+int lf_train_validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     double t0 = lf_now_s();
     const lf_objective *o = t->c->objective;
@@ -230,7 +231,7 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
             lf_train_report_first(t, st);
     }
     if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
-        rc = validate(t, st, err);
+        rc = lf_train_validate(t, st, err);
     if (rc == 0)
         rc = visit_guest(t, st, err);
     if (rc != 0) /* on every rank */
@@ -309,7 +310,7 @@ static int end_untrained(lf_trainer *t, lf_err *err)
     if (t->told_step > 0 || !t->early.by || t->s.step == 0)
         return 0;
     if (t->vdata && !at_interval(t->s.step, t->c->valid_interval))
-        rc = validate(t, &st, err);
+        rc = lf_train_validate(t, &st, err);
     if (rc == 0)
         rc = visit_guest(t, &st, err);
     return rc != 0 ? rc : lf_train_agree(t, lf_train_report_end(t, &st, err), err);

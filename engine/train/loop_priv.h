@@ -190,6 +190,8 @@ double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, doub
                         double *means);
 /* Makes a whole step and moves the state on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
+/* loop.c. Measures the validation data with the present weights. Collective. */
+int lf_train_validate(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 /* A step in three parts, of which only the last waits for the device. begin queues the gradients of
  * step s.step + 1. launch queues its optimizer; after that a flight is up, and the state is that
  * after the step except for loss_sum. land waits for the result of the flight. It sets *again when
@@ -305,6 +307,9 @@ struct lf_train_forwards {
     int32_t taken;     /* micro-batches of ls that were read */
     int64_t ran;       /* passes of this rank; INT64_MAX once one has failed: none is made up for */
 };
+/* Collective among the ranks that wait for each other in forwards: when one is not ready (rc), none
+ * begins, and all return a failure. */
+int lf_train_ready(const lf_trainer *t, int rc, lf_err *err);
 /* The next n steps of the data, or what is left of it, on all of them. In a pipeline as many
  * micro-batches as a step of training has are under way at once (pipe.h). */
 int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err);

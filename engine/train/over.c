@@ -259,6 +259,12 @@ static int forward(lf_trainer *t, struct lf_train_forwards *f, lf_err *err)
     return rc;
 }
 
+int lf_train_ready(const lf_trainer *t, int rc, lf_err *err)
+{
+    rc = lf_train_together(t, rc, err);
+    return t->pipe && t->comms.experts ? lf_comm_agree_ok(t->comms.data, rc, err) : rc;
+}
+
 int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err)
 {
     int rc = 0;
