@@ -96,6 +96,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
     mem.host += (double)lf_train_pipe_bytes(c, m) + (double)lf_train_sight_bytes(c, m);
+    mem.host += (double)lf_train_pack_bytes(c, m, who);
     mem.host += lf_zero_comm_bytes(&c->zero, lf_axes_sharers(who)) + lf_axes_comm_bytes(who);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     mem.device += lf_train_gpu_comm_bytes(c, m, who);

@@ -435,17 +435,16 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 /* The same for rows that the ranks of the context axis divide. */
 static int row_buffers(lf_trainer *t, lf_err *err)
 {
-    const bool gather = lf_pstore_layout_of(t->m.ps)->context_gather;
-    const size_t own = (size_t)t->m.own_rows,
-                 widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0,
-                 each = widest > sizeof(int64_t) ? widest : sizeof(int64_t);
-    if (t->who.context_ranks <= 1)
-        return 0;
-    t->own_rows = lf_arena_alloc(t->run.arena, own, sizeof *t->own_rows, err);
-    t->own_buf = lf_arena_alloc(t->run.arena, own, each, err);
-    if (gather)
-        t->blocks_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err);
-    return t->own_rows && t->own_buf && (t->blocks_buf || !gather) ? 0 : LF_ENOMEM;
+    const size_t widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0;
+    t->mine = (struct lf_own_rows){.layout = lf_pstore_layout_of(t->m.ps),
+                                   .comm = t->comms.context,
+                                   .all = t->m.rows,
+                                   .own = t->m.own_rows,
+                                   .n_docs = t->m.n_docs,
+                                   .causal = t->mc.mask != LF_MASK_BOTH};
+    return lf_own_rows_open(&t->mine, t->run.arena,
+                            widest > sizeof(int64_t) ? widest : sizeof(int64_t),
+                            t->c->objective ? t->c->objective->row_bytes : 0, err);
 }
 
 /* For dropout in the encoder of an encoder-decoder. */
@@ -467,7 +466,7 @@ static int take_source_rows(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
-    if (row_buffers(t, err) || lf_train_pack_buffers(t, err))
+    if (row_buffers(t, err))
         return LF_ENOMEM;
     if (o && o->several &&
         (!(t->texts_cu =

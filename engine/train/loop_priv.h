@@ -21,6 +21,7 @@
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 #include "engine/train/origin.h"
+#include "engine/train/own_rows.h"
 #include "engine/train/run.h"
 
 /* The parts of a run beside the data; fixed once built. */
@@ -125,11 +126,7 @@ struct lf_trainer {
     lf_early early;                     /* of them: why they may be less than by the settings */
     int64_t here0;                      /* step where this start began */
     int64_t told_step;                  /* the newest one that was told in this start; 0: none */
-    int32_t *own_rows;                  /* m.own_rows: which rows this rank has; NULL: all */
-    int32_t *blocks_buf;                /* where keys are gathered: lf_context_deal */
-    char *own_buf;                      /* these rows of an input */
-    char *packs_buf;                    /* packs.c: rows of all ranks; NULL: not needed */
-    size_t *packs_part;                 /* bytes of each of these ranks */
+    struct lf_own_rows mine;            /* of the newest micro-batch */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     /* the same of the rows of an encoder-decoder's sources */
@@ -319,10 +316,9 @@ struct lf_train_asked {
     struct lf_train_sums *sums;
     bool survey; /* for what it must know before its losses */
 };
-/* Which rows of the micro-batch are this rank's, in own_rows and blocks_buf. */
-int lf_train_find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
-/* packs.c */
-int lf_train_pack_buffers(lf_trainer *t, lf_err *err);
+/* packs.c: memory of the host for outputs of all rows, once the objective's graphs are made. */
+size_t lf_train_pack_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                           const struct lf_train_who *who);
 int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err);
 struct lf_train_view lf_train_view_of(lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);

@@ -71,8 +71,8 @@ typedef struct lf_objective {
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
     /* the training graph has the dropouts of the decoder; false: no graph has them */
     bool dropout;
-    /* The most bytes of a row of an output that it reads of each row, or of its gradient; 0: it
-     * reads otherwise, so that ranks do not divide rows */
+    /* The most bytes of a row of an output that it reads of each row, or of its gradient, which
+     * graph may set; 0: it reads otherwise, so that ranks do not divide rows */
     size_t row_bytes;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
