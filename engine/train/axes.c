@@ -183,7 +183,10 @@ void lf_axes_fit(struct lf_layout *l, const struct lf_axes *a, const lf_model_co
         l->context_heads = lf_decoder_context_heads(mc, l->tensor, l->context);
     l->context_gather = l->context_gather && l->context_heads < l->context;
     const int64_t reach = l->context_gather ? lf_decoder_reach(mc) : 0;
-    l->context_in_order = reach > 0 && reach <= own_rows * lf_context_parts(l).heads;
+    const int64_t rows = own_rows * lf_context_parts(l).heads;
+    l->context_in_order = reach > 0 && reach <= rows;
+    l->context_in_turns = l->context_gather && reach == 0 && lf_context_pairs(rows) &&
+                          lf_decoder_mostly_near(mc, rows / 2 - LF_ATTN_TILE + 2);
 }
 
 int lf_axes_check_device(const struct lf_axes *a, enum lf_device device, lf_err *err)

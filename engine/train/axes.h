@@ -100,7 +100,7 @@ static inline int lf_axes_expert_place(const struct lf_train_who *w)
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w);
 /* Where ranks divide rows, what depends on the model and on how many rows each has: as many ranks
  * exchange heads as divide them all, and rows are in order where windows reach no further than over
- * those of the rank before. */
+ * those of the rank before, in turns where that is so of some layers. */
 void lf_axes_fit(struct lf_layout *l, const struct lf_axes *a, const lf_model_config *mc,
                  int64_t own_rows);
 /* LF_ENOTSUP: a device cannot compute what a kind of the context axis asks for. */

@@ -39,7 +39,8 @@ int lf_own_rows_find(const struct lf_own_rows *r, const int32_t *cu_seqlens, lf_
                                        .rows = r->all,
                                        .ranks = p.rows,
                                        .causal = r->causal,
-                                       .in_order = r->layout->context_in_order};
+                                       .in_order = r->layout->context_in_order,
+                                       .in_turns = r->layout->context_in_turns};
     int rc = 0;
     if (r->blocks)
         rc = lf_context_deal(&of, r->blocks, err);
