@@ -176,6 +176,7 @@ void rig_show_told(struct rig *g, const struct lf_train_step *st)
                                    st->router_dropped};
     for (int i = 0; i < RIG_TOLD; i++)
         rig_show_number(g, &g->s->told[i], told[i], "a metric", 0);
+    g->s->trained = (double)st->trained;
 }
 
 /* ---- what is moved ---- */
