@@ -106,14 +106,30 @@ static void in_order(const struct lf_context_rows *d, const struct cut *c, int32
         first[i] = (int32_t)(i / each * own + i % each * c->block);
 }
 
+bool lf_context_pairs(int64_t own_rows)
+{
+    const int64_t block = lf_context_block(own_rows);
+    return block > 0 && own_rows % (2 * block) == 0;
+}
+
+static void in_turns(const struct lf_context_rows *d, const struct cut *c, int32_t *first)
+{
+    const int64_t each = c->n / d->ranks, half = each / 2;
+    for (int64_t i = 0; i < c->n; i++) {
+        const int64_t rank = i / each, in = i % each,
+                      run = in < half ? rank : 2 * d->ranks - 1 - rank;
+        first[i] = (int32_t)((run * half + in % half) * c->block);
+    }
+}
+
 int lf_context_deal(const struct lf_context_rows *d, int32_t *first, lf_err *err)
 {
     if (d->rows < d->ranks)
         return 0;
     const struct cut c = cut_of(d);
     const int64_t each = c.n / d->ranks, longer = c.full / d->ranks;
-    if (d->in_order) {
-        in_order(d, &c, first);
+    if (d->in_order || d->in_turns) {
+        (d->in_order ? in_order : in_turns)(d, &c, first);
         return 0;
     }
     struct piece *p = lf_calloc((size_t)c.n, sizeof *p, err);

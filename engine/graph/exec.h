@@ -147,6 +147,11 @@ struct lf_exec_comm {
     int (*same_reduce)(void *user, float *grads, size_t n, lf_err *err);
     int (*same_scatter)(void *user, float *grads, const size_t *counts, lf_err *err);
     int (*same_gather)(void *user, void *data, const size_t *bytes, lf_err *err);
+    /* begin_gather and begin_sum among these. */
+    int (*same_begin_gather)(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                             lf_err *err);
+    int (*same_begin_sum)(void *user, struct lf_exec_req *q, float *out, const float *data,
+                          const size_t *counts, bool more, lf_err *err);
     /* Pipelines: sums n floats of backend memory with the rank that has the same tied tensor, in
      * place. Where the other two are there, its owner has the sum then, and the other rank has it,
      * and both may write over data, behind tied_end. tied_begin (lf_exec_begin_tied) waits for

@@ -84,13 +84,33 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     return 0;
 }
 
-/* Are the gradients of a node in windows? */
-static bool writes_window(const lf_exec *ex, const struct lf_chain *c, size_t node)
+bool lf_exec_writes_window(const lf_exec *ex, const struct lf_chain *c, size_t node)
 {
     for (int k = 0; k < LF_MAX_OUT && c->n_windows; k++)
         if (c->g->n[node].out[k] && c->g->t[c->g->n[node].out[k]].role == LF_ROLE_GRAD)
             return lf_exec_window_addr(ex, c, c->g->n[node].out[k], node) != NULL;
     return false;
+}
+
+static struct lf_bind bind_of(lf_exec *ex, const struct lf_chain *c, struct where *w)
+{
+    return (struct lf_bind){.g = c->g,
+                            .numeric = ex->p->o.mode,
+                            .ptr = addr_cb,
+                            .packed = c->o.packed ? packed_cb : NULL,
+                            .rec = ex->rec,
+                            .exchange = &ex->exchange,
+                            .with = &ex->with,
+                            .user = w};
+}
+
+int lf_exec_fill_within(lf_exec *ex, void *args, const struct lf_chain *c,
+                        const struct lf_exec_within *n, lf_err *err)
+{
+    struct where w = {.ex = ex, .c = c, .slot = n->slot, .node = n->at};
+    struct lf_bind b = bind_of(ex, c, &w);
+    b.acc = n->add || !c->first_writer[n->node];
+    return lf_exec_fill_call(ex, args, &b, c, n->node, err);
 }
 
 /* fn(ex, call, bind of it, chain, node) for every call of a chain, in their order; stops when one
@@ -101,22 +121,15 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
     const struct lf_chain *c = &ex->p->c[ci];
     struct lf_bound *bc = &ex->chain[ci];
     struct where w = {.ex = ex, .c = c};
-    struct lf_bind b = {.g = c->g,
-                        .numeric = ex->p->o.mode,
-                        .ptr = addr_cb,
-                        .packed = c->o.packed ? packed_cb : NULL,
-                        .rec = ex->rec,
-                        .exchange = &ex->exchange,
-                        .with = &ex->with,
-                        .rows_all = rows_all,
-                        .rows_live = rows_live,
-                        .user = &w};
+    struct lf_bind b = bind_of(ex, c, &w);
     struct lf_call *call = bc->calls;
+    b.rows_all = rows_all;
+    b.rows_live = rows_live;
     for (w.slot = 0; w.slot < c->o.slots; w.slot++)
         for (int v = 0; v < bc->variants; v++)
             for (size_t i = 0; i < c->g->n_n; i++, call++) {
                 /* what was summed before a micro-batch is not in its windows */
-                b.acc = (v == LF_ACCUM && !writes_window(ex, c, i)) || !c->first_writer[i];
+                b.acc = (v == LF_ACCUM && !lf_exec_writes_window(ex, c, i)) || !c->first_writer[i];
                 w.node = i;
                 int rc = fn(ex, call, &b, c, i, err);
                 if (rc != 0)

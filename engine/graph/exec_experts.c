@@ -4,7 +4,6 @@
  * experts.h.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/graph/exec_priv.h"
 #include "engine/graph/experts.h"
@@ -13,29 +12,6 @@
 static struct lf_bound *bound(lf_exec *ex, const struct lf_chain *c)
 {
     return &ex->chain[c - ex->p->c];
-}
-
-/* The calls of nodes [again, again_last] in a workspace that is there in the backward pass. */
-static int bind_again(lf_exec *ex, const struct lf_chain *c, const struct lf_region *r,
-                      const struct lf_call *from, struct lf_call **out, lf_err *err)
-{
-    const size_t n = (size_t)(r->again_last - r->again) + 1;
-    if (!(*out = lf_arena_alloc(ex->args, n, sizeof **out, err)))
-        return LF_ENOMEM;
-    for (size_t k = 0; k < n; k++) {
-        const size_t node = (size_t)r->again + k;
-        const struct lf_call *call = &from[node];
-        const size_t bytes = lf_kernel_table[call->kernel].args_bytes;
-        void *args = lf_arena_alloc(ex->args, 1, bytes, err);
-        if (!args)
-            return LF_ENOMEM;
-        memcpy(args, call->args, bytes);
-        if (c->work_bytes[node])
-            lf_kernel_set_work(call->kernel, args, ex->arena + c->arena_off + r->work_off,
-                               c->work_bytes[node]);
-        (*out)[k] = (struct lf_call){call->kernel, args};
-    }
-    return 0;
 }
 
 static int32_t counts_of(const struct lf_node *n)
@@ -52,14 +28,67 @@ static struct lf_k_experts *args_of(const struct lf_call *call)
     return (struct lf_k_experts *)(uintptr_t)call->args;
 }
 
+/* A node that ran in the forward pass, as it runs in a region of the backward pass: with a
+ * workspace, and weights, that are there then. */
+static int bind_node_again(lf_exec *ex, const struct lf_chain *c, const struct lf_region *r,
+                           const struct lf_exec_within *n, struct lf_call *out, lf_err *err)
+{
+    const struct lf_call *call =
+        &lf_exec_calls(ex, (int)(c - ex->p->c), n->slot, LF_FIRST)[n->node];
+    void *args = lf_arena_alloc(ex->args, 1, lf_kernel_table[call->kernel].args_bytes, err);
+    int rc = args ? lf_exec_fill_within(ex, args, c, n, err) : LF_ENOMEM;
+    if (rc != 0)
+        return rc;
+    *out = (struct lf_call){call->kernel, args};
+    if (counts_of(&c->g->n[n->node]))
+        args_of(out)->seen = args_of(call)->seen;
+    if (c->work_bytes[n->node])
+        lf_kernel_set_work(call->kernel, args, ex->arena + c->arena_off + r->work_off,
+                           c->work_bytes[n->node]);
+    return 0;
+}
+
+/* Those of nodes [again, again_last]. */
+static int bind_again(lf_exec *ex, const struct lf_chain *c, const struct lf_region *r, int slot,
+                      struct lf_call **out, lf_err *err)
+{
+    const size_t n = (size_t)(r->again_last - r->again) + 1;
+    int rc = 0;
+    if (!(*out = lf_arena_alloc(ex->args, n, sizeof **out, err)))
+        return LF_ENOMEM;
+    for (size_t k = 0; k < n && rc == 0; k++) {
+        const struct lf_exec_within of = {slot, (size_t)r->again + k, (size_t)r->first, false};
+        rc = bind_node_again(ex, c, r, &of, &(*out)[k], err);
+    }
+    return rc;
+}
+
+/* Gradients in windows are those of one micro-batch, to which each round but the first adds. */
+static int bind_added(lf_exec *ex, const struct lf_chain *c, const struct lf_region *r, int slot,
+                      lf_err *err)
+{
+    struct lf_call *added = bound(ex, c)->added + (size_t)slot * c->g->n_n;
+    int rc = 0;
+    for (int32_t i = r->first; i <= r->last && rc == 0; i++) {
+        const struct lf_exec_within of = {slot, (size_t)i, (size_t)i, true};
+        const int kernel = lf_op_table[c->g->n[i].op].kernel;
+        if (!lf_exec_writes_window(ex, c, of.node))
+            continue;
+        void *args = lf_arena_alloc(ex->args, 1, lf_kernel_table[kernel].args_bytes, err);
+        rc = args ? lf_exec_fill_within(ex, args, c, &of, err) : LF_ENOMEM;
+        added[i] = (struct lf_call){kernel, args};
+    }
+    return rc;
+}
+
 /* Counts of node `count` in a slot get memory of the host, which the calls that use them know. */
 static int show_counts(lf_exec *ex, size_t chain, int slot, size_t count, lf_err *err)
 {
     const lf_graph *g = ex->p->c[chain].g;
     const struct lf_call *calls = lf_exec_calls(ex, (int)chain, slot, LF_FIRST);
     const struct lf_k_experts *a = args_of(&calls[count]);
-    int32_t *seen =
-        lf_arena_alloc(ex->args, (size_t)a->ranks * (size_t)a->experts, sizeof *seen, err);
+    const size_t rows = (size_t)a->ranks + a->folded;
+    int32_t *seen = lf_arena_alloc(ex->args, rows * (size_t)a->experts, sizeof *seen, err);
     for (int v = 0; seen && v < ex->chain[chain].variants; v++) {
         calls = lf_exec_calls(ex, (int)chain, slot, v);
         for (size_t i = 0; i < g->n_n; i++)
@@ -69,8 +98,9 @@ static int show_counts(lf_exec *ex, size_t chain, int slot, size_t count, lf_err
     return seen ? 0 : LF_ENOMEM;
 }
 
-/* What the host needs where it does not see the memory of nodes. */
-static int bind_seen(lf_exec *ex, size_t chain, int64_t *numbers, lf_err *err)
+/* What the host needs where it does not see the memory of nodes: most numbers of a node, and pairs
+ * of a count. */
+static int bind_seen(lf_exec *ex, size_t chain, int64_t *numbers, int64_t *pairs, lf_err *err)
 {
     const struct lf_chain *c = &ex->p->c[chain];
     const struct lf_call *calls = lf_exec_calls(ex, (int)chain, 0, LF_FIRST);
@@ -81,6 +111,8 @@ static int bind_seen(lf_exec *ex, size_t chain, int64_t *numbers, lf_err *err)
         const struct lf_k_experts *a = args_of(&calls[i]);
         const int64_t most = a->room > a->experts ? a->room : a->experts + 1;
         *numbers = most > *numbers ? most : *numbers;
+        if (c->g->n[i].op == LF_OP_EXPERT_COUNT)
+            *pairs = a->pairs > *pairs ? a->pairs : *pairs;
         for (int slot = 0; slot < c->o.slots && rc == 0; slot++)
             if (c->g->n[i].op == LF_OP_EXPERT_COUNT)
                 rc = show_counts(ex, chain, slot, i, err);
@@ -96,12 +128,17 @@ static int bind_chain(lf_exec *ex, size_t chain, lf_err *err)
     if (!c->n_regions)
         return 0;
     bc->again = lf_arena_alloc(ex->args, c->n_regions * (size_t)c->o.slots, sizeof *bc->again, err);
-    for (int slot = 0; bc->again && slot < c->o.slots; slot++)
-        for (size_t k = 0; k < c->n_regions && rc == 0; k++)
-            if (c->region[k].again >= 0)
-                rc = bind_again(ex, c, &c->region[k], lf_exec_calls(ex, (int)chain, slot, 0),
+    bc->added = lf_arena_alloc(ex->args, c->g->n_n * (size_t)c->o.slots, sizeof *bc->added, err);
+    if (!bc->again || !bc->added)
+        return LF_ENOMEM;
+    for (int slot = 0; slot < c->o.slots; slot++)
+        for (size_t k = 0; k < c->n_regions && rc == 0; k++) {
+            rc = bind_added(ex, c, &c->region[k], slot, err);
+            if (rc == 0 && c->region[k].again >= 0)
+                rc = bind_again(ex, c, &c->region[k], slot,
                                 &bc->again[(size_t)slot * c->n_regions + k], err);
-    return bc->again ? rc : LF_ENOMEM;
+        }
+    return rc;
 }
 
 static int read_bytes(void *user, void *host, const void *from, size_t bytes, lf_err *err)
@@ -119,15 +156,16 @@ static int write_bytes(void *user, void *to, const void *host, size_t bytes, lf_
 static int bind_gpu(lf_exec *ex, lf_err *err)
 {
     struct lf_experts *x = ex->exchange.experts;
-    int64_t numbers = 1;
+    int64_t numbers = 1, pairs = 1;
     int rc = 0;
     for (size_t i = 0; i < ex->p->n_c && rc == 0; i++)
-        rc = bind_seen(ex, i, &numbers, err);
+        rc = bind_seen(ex, i, &numbers, &pairs, err);
     x->read = read_bytes;
     x->write = write_bytes;
     x->index = lf_arena_alloc(ex->args, (size_t)numbers, sizeof *x->index, err);
+    x->row_of = lf_arena_alloc(ex->args, (size_t)pairs, sizeof *x->row_of, err);
     x->first = lf_arena_alloc(ex->args, (size_t)x->ranks, sizeof *x->first, err);
-    return rc != 0 ? rc : x->index && x->first ? 0 : LF_ENOMEM;
+    return rc != 0 ? rc : x->index && x->row_of && x->first ? 0 : LF_ENOMEM;
 }
 
 int lf_exec_experts_bind(lf_exec *ex, lf_err *err)
@@ -241,14 +279,15 @@ static int run_again(lf_exec *ex, const struct lf_chain *c, const struct lf_regi
 static int run_rounds(lf_exec *ex, const struct lf_chain *c, const struct lf_region *r, size_t slot)
 {
     struct lf_experts *x = ex->exchange.experts;
-    const struct lf_call *calls =
-        lf_exec_calls(ex, (int)(c - ex->p->c), (int)slot, c->o.train ? LF_ACCUM : LF_FIRST);
+    const struct lf_call *calls = lf_exec_calls(ex, (int)(c - ex->p->c), (int)slot,
+                                                c->o.train ? LF_ACCUM : LF_FIRST),
+                         *added = bound(ex, c)->added + slot * c->g->n_n;
     const int64_t rounds = x->rounds;
     int rc = 0;
     for (x->round = 1; x->round < rounds && rc == 0; x->round++) {
         rc = run_again(ex, c, r, slot);
         for (int32_t i = r->first; i <= r->last && rc == 0; i++)
-            rc = lf_exec_call(ex, &calls[i]);
+            rc = lf_exec_call(ex, added[i].args ? &added[i] : &calls[i]);
     }
     x->round = 0;
     return rc;

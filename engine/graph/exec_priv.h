@@ -33,6 +33,8 @@ struct lf_bound {          /* one chain */
     struct lf_captured *between; /* [slot][variant][node], of the piece that begins there */
     /* [slot][region] calls of exec_experts.c that run before another round; NULL: none */
     struct lf_call **again;
+    /* [slot][node] with args: what runs in rounds behind the first in place of that in `calls` */
+    struct lf_call *added;
 };
 
 enum lf_exec_tied { LF_TIED_NONE, LF_TIED_OWN, LF_TIED_LENT };
@@ -93,6 +95,15 @@ typedef int (*lf_exec_call_fn)(lf_exec *ex, struct lf_call *call, const struct l
                                const struct lf_chain *c, size_t i, lf_err *err);
 int lf_exec_each_call(lf_exec *ex, size_t chain, int64_t rows_all, int64_t rows_live,
                       lf_exec_call_fn fn, lf_err *err);
+/* Fills the arguments of a node in a slot of a chain with the windows that are there at node `at`;
+ * with `add` its gradients are added to what is there. */
+struct lf_exec_within {
+    int slot;
+    size_t node, at;
+    bool add;
+};
+int lf_exec_fill_within(lf_exec *ex, void *args, const struct lf_chain *c,
+                        const struct lf_exec_within *n, lf_err *err);
 /* Runs nodes [from, to) of a chain, recorded in `captured`. */
 int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to,
                       struct lf_captured *captured, lf_err *err);
@@ -143,6 +154,8 @@ int lf_exec_window_bind(lf_exec *ex, size_t chain, lf_err *err);
 void lf_exec_window_free(const lf_exec *ex, size_t chain);
 /* Returns the address of tensor t for a node where t is in a window; else NULL. */
 void *lf_exec_window_addr(const lf_exec *ex, const struct lf_chain *c, int32_t t, size_t node);
+/* Are the gradients of a node in windows? */
+bool lf_exec_writes_window(const lf_exec *ex, const struct lf_chain *c, size_t node);
 /* Gathers a kind of a unit to this offset of the arena. */
 int lf_exec_gather_unit(lf_exec *ex, size_t unit, int kind, size_t off, lf_err *err);
 /* exec_whole.c: the address of tensor t for a chain with `whole`, where ranks divide it; else

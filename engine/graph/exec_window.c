@@ -76,8 +76,8 @@ struct held {
 static struct held hold(const struct run *r, const struct lf_window *w)
 {
     const lf_plan *p = r->ex->p;
-    const int kind = w->kind, rank = p->ranks.rank;
     struct held h = {.u = &p->unit[w->unit]};
+    const int kind = w->kind, rank = lf_plan_sum_rank(p, h.u->experts);
     const size_t from = lf_unit_cut(p, h.u, kind, rank);
     h.block = r->ex->arena + r->c->arena_off + w->off;
     h.mine = h.block + from;
@@ -119,21 +119,29 @@ static int gather(const struct run *r, const struct lf_window *w, struct lf_exec
     if (rc == 0)
         rc = lf_exec_comm_begin(ex, err);
     if (rc == 0)
-        rc = ex->comm.begin_gather(ex->comm_user, q, h.block, h.u->part[w->kind], err);
+        rc = (h.u->experts ? ex->comm.same_begin_gather : ex->comm.begin_gather)(
+            ex->comm_user, q, h.block, h.u->part[w->kind], err);
     return begun(r, w, rc, err);
 }
 
+static int clear(const struct run *r, const struct lf_window *w, lf_err *err)
+{
+    const struct held h = hold(r, w);
+    return r->ex->b->ops->fill(r->ex->b, h.block, 0, h.u->bytes[w->kind], err);
+}
+
+/* A rank without a micro-batch has computed gradients of its experts alone, from rows of others. */
 static int sum(const struct run *r, const struct lf_window *w, struct lf_exec_req *q, lf_err *err)
 {
     lf_exec *ex = r->ex;
     const struct held h = hold(r, w);
-    int rc = r->idle ? ex->b->ops->fill(ex->b, h.block, 0, h.u->bytes[w->kind], err) : 0;
+    int rc = r->idle && !h.u->experts ? clear(r, w, err) : 0;
     if (rc == 0)
         rc = lf_exec_comm_begin(ex, err);
     if (rc == 0)
-        rc = ex->comm.begin_sum(ex->comm_user, q, (float *)(void *)h.own,
-                                (const float *)(const void *)h.block, h.u->part[w->kind],
-                                r->variant == LF_ACCUM, err);
+        rc = (h.u->experts ? ex->comm.same_begin_sum : ex->comm.begin_sum)(
+            ex->comm_user, q, (float *)(void *)h.own, (const float *)(const void *)h.block,
+            h.u->part[w->kind], r->variant == LF_ACCUM, err);
     return begun(r, w, rc, err);
 }
 
@@ -156,9 +164,8 @@ static int do_event(const struct run *r, const struct lf_event *e, lf_err *err)
         return gather(r, w, q, err);
     case LF_EV_GATHERED:
         return finish(r, w, q, "gather weights", err);
-    case LF_EV_FILL:
-        return r->ex->b->ops->fill(r->ex->b, hold(r, w).block, 0,
-                                   r->ex->p->unit[w->unit].bytes[w->kind], err);
+    case LF_EV_FILL: /* of experts: a rank without a micro-batch may have nodes that it skips */
+        return w->fill || r->idle ? clear(r, w, err) : 0;
     case LF_EV_SUM:
         return sum(r, w, q, err);
     default:
@@ -187,7 +194,9 @@ static int piece(const struct run *r, size_t from, size_t to, size_t part, lf_er
 
 static int connected(const lf_exec *ex, lf_err *err)
 {
-    return ex->comm.begin_gather && ex->comm.begin_sum && ex->comm.finish
+    const bool experts =
+        ex->p->ps->layout.expert <= 1 || (ex->comm.same_begin_gather && ex->comm.same_begin_sum);
+    return experts && ex->comm.begin_gather && ex->comm.begin_sum && ex->comm.finish
                ? 0
                : lf_fail(err, LF_EINVAL,
                          "executor: the plan is for %d ranks, but nothing connects them",

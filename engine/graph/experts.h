@@ -33,11 +33,12 @@
  * for them before it runs. That is so in one round alone, since the next needs the workspace.
  *
  * On a GPU the host must know the counts, since they say how much goes where: it reads the offsets
- * of the pairs once for each count, and waits for that. Ranks exchange the counts between hosts,
- * and each node finds its counts there (lf_k_experts.seen); what calls do with rows is queued.
- * Pairs for one rank in one round follow each other, and so do their places in what is sent. Only
- * in the room is there another order, by expert first and not by rank: an index of its rows is
- * made from the counts, and a kernel moves rows by it.
+ * of the pairs once for each count, folded their rows too, and waits for that. Ranks exchange the
+ * counts between hosts, and each node finds its counts there (lf_k_experts.seen); what calls do
+ * with rows is queued. Pairs for one rank in one round follow each other, folded those of each
+ * expert, and so do their places in what is sent. Only in the room is there another order, by
+ * expert first and not by rank: an index of its rows is made from the counts, and a kernel moves
+ * rows by it.
  */
 #ifndef LF_GRAPH_EXPERTS_H
 #define LF_GRAPH_EXPERTS_H
@@ -72,8 +73,9 @@ struct lf_experts {
      * waits, and to it; else NULL. exchange is of this memory then, gather of the host's. */
     int (*read)(void *user, void *host, const void *from, size_t bytes, lf_err *err);
     int (*write)(void *user, void *to, const void *host, size_t bytes, lf_err *err);
-    int32_t *index; /* then: of the host, room for a node's numbers; owned */
-    int64_t *first; /* [ranks] then: the first pair that goes to each in a round; owned */
+    int32_t *index;  /* then: of the host, room for a node's numbers; owned */
+    int32_t *row_of; /* and folded for the rows of all pairs of a count; owned */
+    int64_t *first;  /* [ranks] then: the first pair that goes to each in a round; owned */
 };
 
 /* Of so many pairs, k of a row, the most that a rank sends. */

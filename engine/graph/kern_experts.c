@@ -188,13 +188,13 @@ static void unpack_room(const struct walk *w, const struct piece *p, void *buffe
 
 /* ---- the nodes ---- */
 
-/* The first pair of an expert whose row is not before `row`. */
-static int32_t first_from(const struct lf_k_experts *a, int32_t e, int64_t row)
+/* Of the pairs of an expert, [at[0], at[1]), the first whose row is not before `row`. */
+static int32_t first_from(const int32_t *row_of, const int32_t at[2], int64_t row)
 {
-    int32_t lo = a->offsets[e], hi = a->offsets[e + 1];
+    int32_t lo = at[0], hi = at[1];
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo) / 2;
-        if (a->row_of[mid] < row)
+        if (row_of[mid] < row)
             lo = mid + 1;
         else
             hi = mid;
@@ -202,31 +202,37 @@ static int32_t first_from(const struct lf_k_experts *a, int32_t e, int64_t row)
     return lo;
 }
 
-/* The pairs of an expert that this rank sends: how many, from *first on. offsets: where the host
- * sees them; folded is for memory of the host alone. */
-static int32_t sent_pairs(const struct lf_k_experts *a, const int32_t *offsets, int32_t e,
-                          int32_t *first)
+/* What a count reads, where the host sees it. Folded it reads the rows of all pairs. */
+static int see_pairs(const struct lf_k_experts *a)
 {
-    *first = a->folded ? first_from(a, e, a->lo) : offsets[e];
-    return (a->folded ? first_from(a, e, a->hi) : offsets[e + 1]) - *first;
+    struct lf_exchange *with = a->with;
+    const struct lf_experts *x = with->experts;
+    if (!a->seen || x->idle)
+        return 0;
+    const int rc = x->read(x->user, x->index, a->offsets,
+                           (size_t)(a->experts + 1) * sizeof *x->index, &with->err);
+    return rc != 0 || !a->folded ? rc
+                                 : x->read(x->user, x->row_of, a->row_of,
+                                           (size_t)a->pairs * sizeof *x->row_of, &with->err);
 }
 
 static int count_pairs(const struct lf_k_experts *a)
 {
     struct lf_exchange *with = a->with;
     const struct lf_experts *x = with->experts;
-    const int32_t *offsets = a->seen ? x->index : a->offsets;
+    const int32_t *offsets = a->seen ? x->index : a->offsets,
+                  *row_of = a->seen ? x->row_of : a->row_of;
     int32_t *counts = a->seen ? a->seen : a->counts, *own = counts + (int64_t)x->rank * a->experts,
             *begin = counts + (int64_t)a->ranks * a->experts;
-    const int rc = a->seen && !x->idle
-                       ? x->read(x->user, x->index, a->offsets,
-                                 (size_t)(a->experts + 1) * sizeof *offsets, &with->err)
-                       : 0;
+    const int rc = see_pairs(a);
     for (int32_t e = 0; e < a->experts && rc == 0; e++) {
-        int32_t first = 0;
-        own[e] = x->idle ? 0 : sent_pairs(a, offsets, e, &first);
+        int32_t sent[2] = {0, 0}; /* the pairs that this rank sends */
+        for (int i = 0; i < 2 && !x->idle; i++)
+            sent[i] =
+                a->folded ? first_from(row_of, offsets + e, i ? a->hi : a->lo) : offsets[e + i];
+        own[e] = sent[1] - sent[0];
         if (a->folded)
-            begin[e] = first;
+            begin[e] = sent[0];
     }
     return rc != 0     ? rc
            : x->gather ? x->gather(x->user, counts, (size_t)a->experts * sizeof *own, &with->err)
@@ -335,7 +341,7 @@ static void first_of(const struct walk *w, const struct piece *p, void *user)
 static bool find_pairs(const struct walk *w, const size_t *bytes)
 {
     struct lf_experts *x = w->a->with->experts;
-    bool same = true;
+    bool same = !w->a->folded;
     for (int r = 0; r < x->ranks; r++)
         x->first[r] = -1;
     each_given(w, first_of, NULL);
@@ -345,26 +351,44 @@ static bool find_pairs(const struct walk *w, const size_t *bytes)
     return same;
 }
 
+/* n pairs from number `first` on to their place in the buffer, or back from it. */
+static int move_some(const struct on_gpu *g, int64_t first, int64_t n, char *here)
+{
+    const struct lf_k_experts *a = g->w.a;
+    struct lf_exchange *with = a->with;
+    const size_t off = (size_t)first * line(a), bytes = (size_t)n * line(a);
+    return g->back     ? with->move(with->user, (char *)a->out + off, here, bytes, &with->err)
+           : a->row_of ? rows_by(g, a->row_of + first, a->in, here, n)
+                       : with->move(with->user, here, (const char *)a->in + off, bytes, &with->err);
+}
+
+/* Folded, between the pairs of two experts that this rank sends are those of other ranks. */
+struct moving {
+    const struct on_gpu *g;
+    char *at;
+    int rc;
+};
+
+static void move_piece(const struct walk *w, const struct piece *p, void *user)
+{
+    struct moving *m = user;
+    char *here = next_of(w, p, m->at);
+    if (m->rc == 0)
+        m->rc = move_some(m->g, p->at, p->n, here);
+}
+
 /* The pairs of a round into the buffer, or back from it; found before. */
 static int move_pairs(const struct on_gpu *g, const struct buffer *b)
 {
     const struct lf_k_experts *a = g->w.a;
-    struct lf_exchange *with = a->with;
-    const struct lf_experts *x = with->experts;
-    int rc = 0;
-    for (int r = 0; r < x->ranks && rc == 0; r++) {
-        const size_t off = (size_t)x->first[r] * line(a);
-        char *here = b->at + x->at[r];
-        if (!b->bytes[r])
-            continue;
-        if (g->back)
-            rc = with->move(with->user, (char *)a->out + off, here, b->bytes[r], &with->err);
-        else if (a->row_of)
-            rc = rows_by(g, a->row_of + x->first[r], a->in, here, (int64_t)(b->bytes[r] / line(a)));
-        else
-            rc = with->move(with->user, here, (const char *)a->in + off, b->bytes[r], &with->err);
-    }
-    return rc;
+    const struct lf_experts *x = a->with->experts;
+    struct moving m = {g, b->at, 0};
+    if (a->folded)
+        each_given(&g->w, move_piece, &m);
+    for (int r = 0; r < x->ranks && m.rc == 0 && !a->folded; r++)
+        if (b->bytes[r])
+            m.rc = move_some(g, x->first[r], (int64_t)(b->bytes[r] / line(a)), b->at + x->at[r]);
+    return m.rc;
 }
 
 /* Numbers of rows: of the buffer in the order of the room, or the other way round. */
@@ -429,10 +453,15 @@ static int move_on_gpu(const struct on_gpu *g)
 {
     const struct lf_k_experts *a = g->w.a;
     const struct lf_experts *x = a->with->experts;
+    struct lf_exchange *with = a->with;
     struct buffer out = {(char *)a->work + index_bytes(a), x->to};
     measure(&g->w, g->back ? x->from : x->to, g->back ? x->to : x->from);
     const struct buffer in = coming_on_gpu(g);
-    int rc = g->back ? move_room(g, &out) : give_pairs(g, &out);
+    int rc = 0;
+    if (g->back && a->folded && x->round == 0) /* other ranks send the other pairs */
+        rc = with->clear(with->user, a->out, (size_t)a->pairs * line(a), &with->err);
+    if (rc == 0)
+        rc = g->back ? move_room(g, &out) : give_pairs(g, &out);
     if (rc == 0)
         rc = swap(a, in.at, out.at);
     return rc != 0 || x->late ? rc : g->back ? take_pairs(g, &in) : move_room(g, &in);

@@ -5,7 +5,8 @@
  * their values. It comes in the order of ranks and is put in that of rows, so that documents are
  * whole again. Backwards the same, and what this rank's queries add to the gradients goes to the
  * ranks that have the rows, in f32. Where rows are in order and see those of a window alone, what
- * comes are the last rows of the ranks before, and what goes back are the gradients of these.
+ * comes are the last rows of the ranks before, and what goes back are the gradients of these; where
+ * they are in turns, both are of the two ranks beside, and stand where those of all rows would.
  */
 #include "engine/graph/priv.h"
 
@@ -251,6 +252,136 @@ static int add_near(const struct lf_kernels *kernels, lf_queue *q, const struct 
     return rc;
 }
 
+/* ---- rows that a window reaches before two runs ---- */
+
+/* Rank p of c has runs p and 2 c - 1 - p, of `rows` rows each. So what comes before the first one
+ * is of rank p - 1, before the second one of rank p + 1, and the last rank's runs follow each
+ * other. What each side gets are the last rows of a run. */
+struct turn {
+    bool there;         /* is there such a rank? */
+    size_t rank;        /* of the axis */
+    int64_t come, goes; /* first rows of what it gives, and of what it gets */
+};
+struct turns {
+    int64_t rows, run[2]; /* first rows of this rank's runs */
+    struct turn side[2];  /* the rank before, the rank behind */
+};
+
+static struct turns turns_of(const struct lf_k_attn_spread *a, const struct keys *k)
+{
+    const struct lf_rank_group *g = &a->group;
+    const int64_t rows = k->own / 2, p = g->place, last = 2 * (int64_t)g->n - 1 - p;
+    struct turns t = {.rows = rows, .run = {p * rows, last * rows}};
+    for (int i = 0; i < 2; i++) {
+        const int64_t place = i ? p + 1 : p - 1;
+        t.side[i] = (struct turn){.there = place >= 0 && place < g->n,
+                                  .rank = (size_t)(g->first + place * g->step),
+                                  .come = t.run[i] - a->reach,
+                                  .goes = t.run[!i] + rows - a->reach};
+    }
+    return t;
+}
+
+/* Bytes of each rank of the axis: as many go to both sides as come from there. */
+static size_t *count_turns(const struct lf_k_attn_spread *a, const struct keys *k,
+                           const struct turns *t, size_t row)
+{
+    size_t *bytes = to(a->work, (int64_t)space_of(a, k).counts, 1);
+    for (int r = 0; r < a->with->context_ranks; r++)
+        bytes[r] = 0;
+    for (int i = 0; i < 2; i++)
+        if (t->side[i].there)
+            bytes[t->side[i].rank] = (size_t)a->reach * row;
+    return bytes;
+}
+
+/* The backward pass multiplies zeros with keys behind the last row of a run, to a tile's end. */
+static int clear_behind(const struct lf_k_attn_spread *a, const struct keys *k,
+                        const struct turns *t, size_t row)
+{
+    struct lf_exchange *x = a->with;
+    char *ordered = (char *)a->work + space_of(a, k).ordered;
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        const int64_t end = t->run[i] + t->rows, left = k->all - end,
+                      n = left < LF_ATTN_TILE - 1 ? left : LF_ATTN_TILE - 1;
+        if (n > 0 && end != t->run[!i])
+            rc = x->clear(x->user, ordered + (size_t)end * row, (size_t)n * row, &x->err);
+    }
+    return rc;
+}
+
+/* This rank's rows, which are in `by_rank`, to their places among all, and those that windows
+ * reach, which go and come through the same bytes. */
+static int near_turns(const struct lf_k_attn_spread *a, const struct keys *k, size_t row)
+{
+    struct lf_exchange *x = a->with;
+    const struct space w = space_of(a, k);
+    const struct turns t = turns_of(a, k);
+    const size_t *bytes = count_turns(a, k, &t, row), part = (size_t)a->reach * row;
+    char *own = (char *)a->work + w.by_rank, *ordered = (char *)a->work + w.ordered, *sent = own,
+         *came = own + 2 * part;
+    int rc = clear_behind(a, k, &t, row);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = x->move(x->user, ordered + (size_t)t.run[i] * row, own + (size_t)(i * t.rows) * row,
+                     (size_t)t.rows * row, &x->err);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        if (t.side[i].there) {
+            rc = x->move(x->user, sent, ordered + (size_t)t.side[i].goes * row, part, &x->err);
+            sent += part;
+        }
+    if (rc == 0)
+        rc = x->context_parts(x->user, came, bytes, own, bytes, &x->err);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        if (t.side[i].there) {
+            rc = x->move(x->user, ordered + (size_t)t.side[i].come * row, came, part, &x->err);
+            came += part;
+        }
+    return rc;
+}
+
+/* What came of both sides is added to this rank's rows. *sum: these, one run behind the other. */
+static int add_turns(const struct lf_kernels *kernels, lf_queue *q,
+                     const struct lf_k_attn_spread *a, const struct keys *k, int64_t cols,
+                     float **sum)
+{
+    struct lf_exchange *x = a->with;
+    const struct space w = space_of(a, k);
+    const struct turns t = turns_of(a, k);
+    const size_t row = (size_t)cols * sizeof(float), *bytes = count_turns(a, k, &t, row);
+    const int64_t part = a->reach * cols;
+    float *grads = to(a->work, (int64_t)w.grads, 1), *sent = to(a->work, (int64_t)w.sent, 1),
+          *came = sent + 2 * part, *own = to(a->work, (int64_t)w.by_rank, 1);
+    int rc = 0, n = 0;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        if (t.side[i].there)
+            rc = x->move(x->user, sent + n++ * part, grads + t.side[i].come * cols,
+                         (size_t)a->reach * row, &x->err);
+    if (rc == 0)
+        rc = x->context_parts(x->user, came, bytes, sent, bytes, &x->err);
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        float *mine = grads + t.side[i].goes * cols;
+        const struct lf_k_axpby add = {.n = part,
+                                       .a = mine,
+                                       .b = came,
+                                       .y = mine,
+                                       .alpha = 1,
+                                       .beta = 1,
+                                       .a_type = LF_F32,
+                                       .b_type = LF_F32,
+                                       .y_type = LF_F32};
+        if (!t.side[i].there)
+            continue;
+        rc = kernels->axpby.run(q, &add);
+        came += part;
+    }
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = x->move(x->user, own + i * t.rows * cols, grads + t.run[i] * cols,
+                     (size_t)t.rows * row, &x->err);
+    *sum = own;
+    return rc;
+}
+
 /* ---- rows of all ---- */
 
 /* Does a gather go on beside what computes? Then it has `by_rank` alone. */
@@ -269,8 +400,9 @@ static int begin(const struct lf_kernels *kernels, lf_queue *q, const struct lf_
     const int64_t cols = h.n * (k->d + k->e);
     const size_t row = (size_t)cols * k->size, part = (size_t)k->own * row;
     char *by_rank = (char *)a->work + w.by_rank, *ordered = (char *)a->work + w.ordered,
-         *own = a->reach ? ordered + (size_t)(there(a) - k->own) * row
-                         : by_rank + (size_t)a->group.place * part;
+         *own = a->turns   ? by_rank
+                : a->reach ? ordered + (size_t)(there(a) - k->own) * row
+                           : by_rank + (size_t)a->group.place * part;
     const struct lf_k_act_fwd keys = {.rows = k->own,
                                       .c = h.n * k->d,
                                       .ldx = k->ldk,
@@ -299,7 +431,7 @@ static int end(const struct lf_k_attn_spread *a, const struct keys *k, struct he
     const size_t row = (size_t)(h.n * (k->d + k->e)) * k->size;
     char *by_rank = (char *)a->work + w.by_rank, *ordered = (char *)a->work + w.ordered;
     if (a->reach)
-        return near(a, k, row);
+        return (a->turns ? near_turns : near)(a, k, row);
     const int rc = ahead(a)
                        ? x->context_finish(x->user, &x->err)
                        : lf_context_collect(x, &a->group, by_rank, (size_t)k->own * row, ordered);
@@ -340,8 +472,7 @@ static int add_up(const struct lf_kernels *kernels, lf_queue *q, const struct lf
     const struct space w = space_of(a, k);
     const int64_t cols = h.n * (k->d + k->e);
     float *grads = NULL, *sent = to(a->work, (int64_t)w.sent, 1);
-    int rc = a->reach ? add_near(kernels, q, a, k, cols, &grads)
-                      : add_all(kernels, q, a, k, cols, &grads);
+    int rc = (a->turns ? add_turns : a->reach ? add_near : add_all)(kernels, q, a, k, cols, &grads);
     const struct lf_k_axpby round = {.n = k->own * cols,
                                      .a = grads,
                                      .y = sent,
@@ -435,7 +566,7 @@ size_t lf_spread_work(const struct lf_kernels *kernels, const void *args, int th
     /* of a window as many as any rank has */
     struct lf_k_attn_own own = a->backward ? a->bwd.own : a->fwd.own;
     own.first = &some;
-    own.keys = a->reach ? k.all : 0;
+    own.keys = a->reach && !a->turns ? k.all : 0;
     if (a->backward) {
         struct lf_k_attn_bwd b = a->bwd;
         b.heads = a->each * k.per;
@@ -455,7 +586,10 @@ void lf_spread_moved(const struct lf_k_attn_spread *a, int64_t *messages, double
     const struct keys k = keys_of(a);
     const double cols = (double)(k.groups * (k.d + k.e));
     double rows = (double)k.own * (a->group.n - 1), back = rows;
-    if (a->reach) { /* for those behind, and of gradients to those before */
+    if (a->turns) { /* for those beside, and of gradients back to them */
+        const struct turns t = turns_of(a, &k);
+        rows = back = (double)(a->reach * (t.side[0].there + t.side[1].there));
+    } else if (a->reach) { /* for those behind, and of gradients to those before */
         rows = back = 0;
         for (int i = 1; i < a->group.n; i++) {
             rows += a->group.place + i < a->group.n ? (double)needed(a, &k, i) : 0;

@@ -56,6 +56,11 @@
  * much work, and a window reaches rows of the ranks before alone. So these give what it reaches,
  * a tile of keys more (LF_ATTN_TILE), and get back what is added to its gradients.
  *
+ * Where some layers have windows, and others see whole documents, each rank has two runs of
+ * successive rows (`context_in_turns`): of 2 c runs, run r and run 2 c - 1 - r, so that a long
+ * document leaves each rank the same work. Layers with windows get what these reach before either
+ * run, of the ranks beside; the others gather keys of all rows.
+ *
  * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
  * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of
  * these heads among the groups of such ranks.
@@ -102,6 +107,7 @@ struct lf_layout {
     /* with context_gather: rows of ranks are as they come, and where a row sees those of a window
      * alone the ranks behind get what this reaches */
     bool context_in_order;
+    bool context_in_turns; /* or each has two runs of them, of whose windows the same holds */
     /* heads of keys that come at a time; 0: as many as LF_CONTEXT_ROOM holds, and half of all where
      * these take LF_CONTEXT_AHEAD, so that those of the next come while the others compute */
     int context_groups;
@@ -122,13 +128,16 @@ struct lf_layout {
 enum { LF_CONTEXT_BLOCK = 512, LF_CONTEXT_ROOM = 64 << 20, LF_CONTEXT_AHEAD = 8 << 20 };
 int64_t lf_context_block(int64_t own_rows);
 /* A micro-batch; rows is a multiple of ranks. causal: a row sees those before it, else its whole
- * document. in_order: the first rows are those of rank 0, and so on. */
+ * document. in_order: the first rows are those of rank 0, and so on. in_turns: two runs are each
+ * rank's, for which its rows must be lf_context_pairs. */
 struct lf_context_rows {
     const int32_t *cu_seqlens; /* [n_docs + 1] */
     int64_t n_docs, rows;
     int ranks;
-    bool causal, in_order;
+    bool causal, in_order, in_turns;
 };
+/* Are so many rows of a rank two runs of whole blocks? */
+bool lf_context_pairs(int64_t own_rows);
 /* Sets first[] to the first rows of the blocks of rank 0, in ascending order, of rank 1 and so on.
  * Shorter blocks are the last rows of all where blocks are dealt. A function of the arguments
  * alone, so every rank finds the same. LF_ENOMEM. */

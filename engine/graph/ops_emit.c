@@ -349,7 +349,14 @@ static void reach_of(struct lf_k_attn_spread *k, const struct lf_bind *b, const 
     const int64_t w = n->a.window < 0 ? -(int64_t)n->a.window : n->a.window,
                   before = own->n * k->group.place, most = own->n * (k->group.n - 1),
                   reach = w + LF_ATTN_TILE - 2;
-    if (!b->g->ps->layout.context_in_order || w == 0 || !n->a.causal || others)
+    const struct lf_layout *l = &b->g->ps->layout;
+    if (w == 0 || !n->a.causal || others)
+        return;
+    if (l->context_in_turns && reach <= own->n / 2) { /* keys stand where those of all would */
+        k->reach = reach;
+        k->turns = true;
+    }
+    if (!l->context_in_order)
         return;
     k->reach = reach < most ? reach : most;
     own->key0 = reach < before ? before - reach : 0;

@@ -176,6 +176,7 @@ LF_EMIT(expert_count)
     if (k->folded) {
         const struct lf_layout *l = &b->g->ps->layout;
         k->row_of = P(b, n->in[COUNT_ROW_OF]);
+        k->pairs = R(b, n->in[COUNT_ROW_OF]);
         k->lo = R(b, n->in[COUNT_PLACE]) * l->tensor_rank / l->tensor;
         k->hi = R(b, n->in[COUNT_PLACE]) * (l->tensor_rank + 1) / l->tensor;
     }

@@ -483,8 +483,10 @@ enum { SCRATCH_FLOATS = 8 << 20 };
 
 static size_t lay_scratch(lf_plan *p, size_t at)
 {
-    const size_t others = (size_t)p->ranks.ranks - 1, part = lf_plan_largest_part(p),
-                 most = SCRATCH_FLOATS / others, al = p->o.target->align;
+    const int same = lf_plan_sum_ranks(p, p->ps->layout.expert > 1);
+    const size_t others = (size_t)(same > p->ranks.ranks ? same : p->ranks.ranks) - 1,
+                 part = lf_plan_largest_part(p), most = SCRATCH_FLOATS / others,
+                 al = p->o.target->align;
     p->scratch_off = at;
     p->sum_stride = lf_align_up((part < most ? part : most) * sizeof(float), al) / sizeof(float);
     return at + others * p->sum_stride * sizeof(float);

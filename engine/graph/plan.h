@@ -268,14 +268,15 @@ struct lf_plan_comm {
     /* The same among the ranks of the context axis, which exchange within passes alone. */
     struct lf_plan_moved micro_context;
     double context_most; /* its bytes of the rank that sends most; calls are as many for each */
-    /* Where ranks divide experts: once a step among the ranks with the same ones; and among those
-     * that divide them, for each pass of any of them, the counts of pairs, and rows where each
-     * expert is chosen equally often. */
-    struct lf_plan_moved same, micro_counts, micro_rows;
+    /* Where ranks divide experts: among the ranks with the same ones once a step, and for each
+     * micro-batch with zero = 2 and 3; and among those that divide them, for each pass of any of
+     * them, the counts of pairs, and rows where each expert is chosen equally often. */
+    struct lf_plan_moved same, micro_same, micro_counts, micro_rows;
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
-/* What one run of a chain's forward, or of its backward pass too, moves within: windows. */
-struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward);
+/* What one run of a chain's forward, or of its backward pass too, moves within, or among the ranks
+ * with the same experts: windows. */
+struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward, bool experts);
 /* The same among the ranks of the tensor axis: what enters and leaves divided products, and what
  * they exchange of a divided vocabulary. And among those of the context axis: rows for heads. */
 struct lf_plan_moved lf_plan_pass_axis(const lf_plan *p, enum lf_axis axis, int chain,

@@ -24,11 +24,11 @@ int lf_plan_data_parallel(lf_plan *p, const struct lf_plan_ranks *r, lf_err *err
     return 0;
 }
 
-/* What is summed at the end of a step. With zero >= 2 sums go beside each backward pass
- * (plan_window.c), but for the few numbers that all ranks need, and for experts. */
-static bool summed(const lf_plan *p, const struct lf_pgroup *g)
+/* What is summed at the end of a step. With zero >= 2 sums of parts go beside each backward pass
+ * (plan_window.c). */
+static bool summed(const struct lf_pgroup *g)
 {
-    return g->need[LF_P_GRAD] && (p->ranks.zero < 2 || g->balanced || g->experts);
+    return g->need[LF_P_GRAD] && !g->part[LF_P_GRAD];
 }
 
 /* Groups [first, end) of the store. */
@@ -39,7 +39,7 @@ static struct lf_bucket bucket_of(const lf_plan *p, size_t first, size_t end)
     bool any = false;
     for (size_t i = first; i < end; i++) {
         const struct lf_pgroup *g = &ps->g[i];
-        if (!summed(p, g))
+        if (!summed(g))
             continue;
         if (!any)
             from = g->off[LF_P_GRAD];
@@ -150,18 +150,20 @@ static void count_groups(const lf_plan *p, struct lf_plan_comm *out)
     }
 }
 
-struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward)
+struct lf_plan_moved lf_plan_pass_comm(const lf_plan *p, int chain, bool backward, bool experts)
 {
     struct lf_plan_moved m = {0};
     const struct lf_chain *c = &p->c[chain];
     for (size_t i = 0; i < c->n_windows; i++) {
         const struct lf_window *w = &c->window[i];
         const bool sum = w->kind == LF_P_GRAD;
-        if (backward || (!sum && (size_t)w->begin < c->g->n_fwd))
+        if (p->unit[w->unit].experts == experts &&
+            (backward || (!sum && (size_t)w->begin < c->g->n_fwd)))
             add_parts(p, &m,
                       &(struct parts){.part = p->unit[w->unit].part[w->kind],
                                       .each = sum ? sizeof(float) : 1,
-                                      .summed = sum});
+                                      .summed = sum,
+                                      .experts = experts});
     }
     return m;
 }
@@ -172,9 +174,12 @@ static void count_windows(const lf_plan *p, struct lf_plan_comm *out)
     for (size_t k = 0; k < p->n_c; k++) {
         if (!p->c[k].o.train)
             continue;
-        const struct lf_plan_moved m = lf_plan_pass_comm(p, (int)k, true);
+        const struct lf_plan_moved m = lf_plan_pass_comm(p, (int)k, true, false),
+                                   same = lf_plan_pass_comm(p, (int)k, true, true);
         out->micro_messages += m.messages;
         out->micro_bytes += m.bytes;
+        out->micro_same.messages += same.messages;
+        out->micro_same.bytes += same.bytes;
         for (size_t i = 0; i < p->c[k].n_windows; i++) {
             const struct lf_window *w = &p->c[k].window[i];
             const size_t bytes = p->unit[w->unit].bytes[w->kind];

@@ -4,8 +4,7 @@
  * of the weights, and the masters where graphs read copies instead. It updates that part, then the
  * ranks give each other what they updated. Stage 2: it keeps the gradients of its part alone. Stage
  * 3: the weights, too. What is not kept exists in windows (plan_window.c). Experts that ranks
- * divide are apart on each rank already: in every stage their gradients and weights are whole where
- * they are, and the ranks with the same ones divide their state as in stage 1.
+ * divide are divided again by the ranks that have the same ones.
  *
  * The store's groups form **units**: with stage 1 those of a bucket of gradients (plan_data.c),
  * else those of a layer. A unit is cut into one range for each rank. Cuts lie at the starts of
@@ -31,10 +30,12 @@ void lf_param_own(const lf_pstore *ps, const struct lf_param *p, int64_t *first,
 
 /* ---- units ---- */
 
-/* The stage by which a group is divided. */
+/* The stage by which a group is divided. Experts that no other rank has need no windows: all of
+ * them is this rank's. */
 static int stage_of(const lf_plan *p, const struct lf_pgroup *g)
 {
-    return g->experts && p->ranks.zero > 1 ? 1 : p->ranks.zero;
+    const bool alone = g->experts && lf_plan_sum_ranks(p, true) == 1;
+    return alone && p->ranks.zero > 1 ? 1 : p->ranks.zero;
 }
 
 /* Stage 1 divides everything that has gradients. Balanced biases are a few numbers that every rank
@@ -88,14 +89,20 @@ static void add_group(lf_plan *p, struct lf_unit *u, size_t i)
     u->n += ((size_t)(g->rows * g->cols) + step - 1) / step * step;
 }
 
-/* Ranks of the tensor axis may have different shares of a vocabulary. Then its groups are units of
- * their own, so that all other units have the same cuts on each of these ranks, and what they sum
- * is the same part (exec_tensor.c). So are those of experts, which fewer ranks divide. */
-static bool apart(const lf_plan *p, size_t i)
+/* Is the group a unit of its own? Ranks of the tensor axis may have different shares of a
+ * vocabulary; apart from these, all other units have the same cuts on each of these ranks, and what
+ * they sum is the same part (exec_tensor.c). Experts of stage 1 are a bucket (lf_plan_buckets). */
+static bool alone(const lf_plan *p, size_t i)
 {
     const lf_pstore *ps = p->ps;
-    return ps->g[i].experts ||
+    return (ps->g[i].experts && stage_of(p, &ps->g[i]) == 1) ||
            (ps->layout.tensor > 1 && ps->p[ps->g[i].first].d.shard == LF_SHARD_VOCABULARY);
+}
+
+/* May two groups be of one unit? Fewer ranks divide experts. */
+static bool together(const lf_plan *p, size_t a, size_t b)
+{
+    return !alone(p, a) && !alone(p, b) && p->ps->g[a].experts == p->ps->g[b].experts;
 }
 
 static void make_units(lf_plan *p)
@@ -106,12 +113,12 @@ static void make_units(lf_plan *p)
         if (!divided(p, &p->ps->g[i]))
             continue;
         struct lf_unit *u = p->n_units ? &p->unit[p->n_units - 1] : NULL;
-        if (!u || ends_unit(p, last, i, u->n) || apart(p, last) || apart(p, i)) {
+        if (!u || ends_unit(p, last, i, u->n) || !together(p, last, i)) {
             u = &p->unit[p->n_units++];
             u->first = i;
         }
         add_group(p, u, i);
-        if (p->ps->g[i].experts) /* a bucket of its own (lf_plan_buckets), without a gap */
+        if (stage_of(p, &p->ps->g[i]) == 1) /* a bucket, without a gap */
             u->n = (size_t)(p->ps->g[i].rows * p->ps->g[i].cols);
         last = i;
     }
@@ -449,9 +456,9 @@ size_t lf_plan_largest_part(const lf_plan *p)
     for (size_t i = 0; i < p->n_units; i++)
         for (int r = 0; r < lf_plan_sum_ranks(p, p->unit[i].experts); r++) {
             const struct lf_unit *u = &p->unit[i];
-            const size_t n = !p->windowed || u->experts ? u->cut[r + 1] - u->cut[r]
-                             : u->part[LF_P_GRAD]       ? u->part[LF_P_GRAD][r]
-                                                        : 0;
+            const size_t n = u->part[LF_P_GRAD]           ? u->part[LF_P_GRAD][r]
+                             : !p->windowed || u->experts ? u->cut[r + 1] - u->cut[r]
+                                                          : 0;
             most = n > most ? n : most;
         }
     return most;

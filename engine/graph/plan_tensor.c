@@ -164,7 +164,9 @@ void lf_plan_count_tensor(const lf_plan *p, struct lf_plan_comm *out)
     const lf_pstore *ps = p->ps;
     struct lf_plan_moved *m = &out->tensor;
     count_passes(p, LF_AXIS_CONTEXT, -1, &out->micro_context);
-    out->context_most = ps->layout.context_in_order ? most_context(p) : out->micro_context.bytes;
+    out->context_most = ps->layout.context_in_order || ps->layout.context_in_turns
+                            ? most_context(p)
+                            : out->micro_context.bytes;
     if (ps->layout.tensor <= 1)
         return;
     for (size_t i = 0; i < ps->n_g && p->has_opt; i++) {

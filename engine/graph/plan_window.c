@@ -8,6 +8,9 @@
  * gathered twice. Units are gathered one ahead: a window begins at the first node that reads the
  * unit before it.
  *
+ * A region of experts (experts.h) runs as a whole, as often as there are rounds, so windows hold
+ * all of it or nothing, and no event stands within.
+ *
  * Gradients. A unit has one window, from the first node that writes it to the last. Then its sum
  * over ranks begins, each rank's part for that rank, and it is waited for where the next one
  * begins.
@@ -21,7 +24,8 @@
 struct pass {
     lf_plan *p;
     struct lf_chain *c;
-    bool *reads; /* [node][unit] the node reads weights of the unit */
+    bool *reads;                     /* [node][unit] the node reads weights of the unit */
+    const struct lf_region **region; /* [node] the one that it is in; NULL: none */
     size_t cap;
 };
 
@@ -42,7 +46,7 @@ static const struct lf_pgroup *group_of(const struct pass *s, int32_t t, int *ki
 }
 
 /* Does a node use this kind of the unit? */
-static bool uses(const struct pass *s, size_t node, size_t unit, int kind)
+static bool node_uses(const struct pass *s, size_t node, size_t unit, int kind)
 {
     const struct lf_node *n = &s->c->g->n[node];
     for (int k = 0; k < LF_MAX_IN + LF_MAX_OUT; k++) {
@@ -55,15 +59,39 @@ static bool uses(const struct pass *s, size_t node, size_t unit, int kind)
     return false;
 }
 
+/* The same with what runs again in a region that begins with the node. */
+static bool uses(const struct pass *s, size_t node, size_t unit, int kind)
+{
+    const struct lf_region *r = s->region[node];
+    bool is = node_uses(s, node, unit, kind);
+    if (r && (size_t)r->first == node && r->again >= 0)
+        for (int32_t i = r->again; i <= r->again_last && !is; i++)
+            is = node_uses(s, (size_t)i, unit, kind);
+    return is;
+}
+
+/* Node `at` reads what node i does. */
+static void mark_node(struct pass *s, size_t at, size_t i)
+{
+    for (int k = 0; k < LF_MAX_IN; k++) {
+        int kind = 0;
+        const struct lf_pgroup *g = group_of(s, s->c->g->n[i].in[k], &kind);
+        if (g && kind != LF_P_GRAD)
+            s->reads[at * s->p->n_units + (size_t)g->unit] = true;
+    }
+}
+
 static void mark_reads(struct pass *s)
 {
     for (size_t i = 0; i < s->c->g->n_n; i++)
-        for (int k = 0; k < LF_MAX_IN; k++) {
-            int kind = 0;
-            const struct lf_pgroup *g = group_of(s, s->c->g->n[i].in[k], &kind);
-            if (g && kind != LF_P_GRAD)
-                s->reads[i * s->p->n_units + (size_t)g->unit] = true;
-        }
+        mark_node(s, i, i);
+    for (size_t k = 0; k < s->c->n_regions; k++) {
+        const struct lf_region *r = &s->c->region[k];
+        for (int32_t i = r->first; i <= r->last; i++)
+            s->region[i] = r;
+        for (int32_t i = r->again; i >= 0 && i <= r->again_last; i++)
+            mark_node(s, (size_t)r->first, (size_t)i);
+    }
 }
 
 /* How many other units are read between two nodes; at most 2. */
@@ -79,18 +107,15 @@ static int read_between(const struct pass *s, size_t unit, size_t a, size_t b)
     return n;
 }
 
-static struct lf_window *add_window(struct pass *s, size_t unit, int kind, size_t node, lf_err *err)
+static struct lf_window *add_window(struct pass *s, size_t unit, int kind, int32_t node,
+                                    lf_err *err)
 {
     struct lf_chain *c = s->c;
     if (lf_grow(&c->window, &s->cap, c->n_windows, sizeof *c->window, err))
         return NULL;
     struct lf_window *w = &c->window[c->n_windows++];
-    *w = (struct lf_window){.unit = unit,
-                            .kind = (uint8_t)kind,
-                            .begin = (int32_t)node,
-                            .first = (int32_t)node,
-                            .last = (int32_t)node,
-                            .end = (int32_t)node + 1};
+    *w = (struct lf_window){
+        .unit = unit, .kind = (uint8_t)kind, .begin = node, .first = node, .last = node};
     return w;
 }
 
@@ -102,14 +127,16 @@ static int find_windows(struct pass *s, size_t unit, int kind, lf_err *err)
     for (size_t i = 0; i < g->n_n; i++) {
         if (!uses(s, i, unit, kind))
             continue;
+        const struct lf_region *r = s->region[i];
         const bool parted = w && kind != LF_P_GRAD &&
                             ((s->c->o.slots > 1 && (size_t)w->last < g->n_fwd && i >= g->n_fwd) ||
                              read_between(s, unit, (size_t)w->last, i) > 1);
         if (!w || parted)
-            w = add_window(s, unit, kind, i, err);
+            w = add_window(s, unit, kind, r ? r->first : (int32_t)i, err);
         if (!w)
             return LF_ENOMEM;
-        w->last = (int32_t)i;
+        w->last = r ? r->last : (int32_t)i;
+        w->end = w->last + 1;
     }
     return 0;
 }
@@ -208,7 +235,7 @@ static int by_node(const void *a, const void *b)
     return (x->window > y->window) - (x->window < y->window);
 }
 
-static int list_events(struct lf_chain *c, lf_err *err)
+static int list_events(const lf_plan *p, struct lf_chain *c, lf_err *err)
 {
     const int32_t end = (int32_t)c->g->n_n;
     c->event = lf_calloc(3 * c->n_windows + 1, sizeof *c->event, err);
@@ -221,7 +248,7 @@ static int list_events(struct lf_chain *c, lf_err *err)
             add_event(c, w->first, LF_EV_GATHERED, i);
             continue;
         }
-        if (w->fill)
+        if (w->fill || p->unit[w->unit].experts)
             add_event(c, w->first, LF_EV_FILL, i);
         add_event(c, w->last + 1, LF_EV_SUM, i);
         add_event(c, w->end, w->end == end ? LF_EV_LAST_SUMMED : LF_EV_SUMMED, i);
@@ -234,7 +261,8 @@ int lf_plan_windows(lf_plan *p, struct lf_chain *c, lf_err *err)
 {
     struct pass s = {.p = p, .c = c};
     s.reads = lf_calloc(c->g->n_n * p->n_units + 1, sizeof *s.reads, err);
-    int rc = s.reads ? 0 : LF_ENOMEM;
+    s.region = lf_calloc(c->g->n_n + 1, sizeof *s.region, err);
+    int rc = s.reads && s.region ? 0 : LF_ENOMEM;
     if (rc == 0)
         mark_reads(&s);
     for (size_t u = 0; u < p->n_units && rc == 0; u++)
@@ -245,9 +273,10 @@ int lf_plan_windows(lf_plan *p, struct lf_chain *c, lf_err *err)
         gather_ahead(c);
         sum_late(c);
         find_unwritten(&s);
-        rc = list_events(c, err);
+        rc = list_events(p, c, err);
     }
     free(s.reads);
+    free(s.region);
     return rc;
 }
 

@@ -318,7 +318,8 @@ int lf_context_trade(struct lf_exchange *w, const struct lf_rank_group *g, void 
                      const void *in, size_t bytes);
 /* kern_gather.c: attention of this rank's queries over keys and values of all ranks. fwd or bwd
  * says what of, with this rank's keys and values, of as many rows as its queries (own.n). With
- * own.keys rows are in order, and those that come are the `reach` rows before this rank's. */
+ * own.keys rows are in order, and those that come are the `reach` rows before this rank's; with
+ * `turns` they are those before each of its two runs. */
 struct lf_k_attn_spread {
     struct lf_exchange *with; /* NULL while planning */
     struct lf_k_attn_fwd fwd;
@@ -327,7 +328,8 @@ struct lf_k_attn_spread {
     struct lf_row_blocks blocks;
     int64_t each;               /* heads of keys that come at a time */
     struct lf_rank_group group; /* the ranks that gather */
-    int64_t reach;
+    int64_t reach;              /* of a window: rows that come of other ranks, not of all */
+    bool turns;                 /* then: before each of two runs of this rank's (layout.h) */
     void *work;
     size_t work_bytes;
 };
@@ -344,7 +346,7 @@ struct lf_k_experts {
     struct lf_exchange *with; /* NULL while planning */
     const void *in;           /* of a send: rows, or one for each pair where row_of is NULL */
     void *out;
-    const int32_t *row_of; /* [pairs] */
+    const int32_t *row_of; /* [pairs]; of a count, folded alone */
     int32_t *counts;       /* [ranks, experts]; folded: [ranks + 1, experts] */
     int32_t *seen; /* counts in memory of the host, where it does not see those; else NULL */
     /* of a count: [experts + 1], those of the pairs; of a send: [experts / ranks + 1], those of the

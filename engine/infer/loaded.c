@@ -36,17 +36,12 @@ static int check_experts(const lf_loaded *m, lf_err *err)
     const int expert = m->o.with ? m->o.with->layout.expert : 1;
     if (expert <= 1)
         return 0;
-    if (!m->model.experts || m->model.experts % expert)
-        return lf_fail(err, LF_EINVAL,
-                       "expert = %d divides experts among ranks, and the model has %lld; %s",
-                       expert, (long long)m->model.experts,
-                       m->model.experts ? "take a divisor of their number" : "leave it out");
-    return lf_target_device(m->o.device)->sm
-               ? lf_fail(err, LF_ENOTSUP,
-                         "expert = %d: which rows a rank of tensor sends is found in memory of the "
-                         "host only; take device = cpu, or leave expert out",
-                         expert)
-               : 0;
+    return m->model.experts && m->model.experts % expert == 0
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "expert = %d divides experts among ranks, and the model has %lld; %s",
+                         expert, (long long)m->model.experts,
+                         m->model.experts ? "take a divisor of their number" : "leave it out");
 }
 
 int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)

@@ -236,6 +236,9 @@ int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context);
 /* How many rows a row sees at most, itself too, where every layer has a window or chunks and no
  * document a prefix; 0: no bound. */
 int64_t lf_decoder_reach(const lf_model_config *c);
+/* Have at least half of the layers that attend a window, or chunks, of at most `most` rows, and no
+ * document a prefix? */
+bool lf_decoder_mostly_near(const lf_model_config *c, int64_t most);
 /* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
 /* Fills out [rows] with the value of the row `ahead` further on of the same document, `none` behind

@@ -884,6 +884,17 @@ int64_t lf_decoder_reach(const lf_model_config *c)
     return most;
 }
 
+bool lf_decoder_mostly_near(const lf_model_config *c, int64_t most)
+{
+    int64_t near = 0, all = 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const int64_t n = lf_model_layer_window(c, l) + lf_model_layer_chunk(c, l);
+        all += lf_model_layer_attends(c, l);
+        near += lf_model_layer_attends(c, l) && n > 0 && n <= most;
+    }
+    return c->mask == LF_MASK_CAUSAL && near > 0 && 2 * near >= all;
+}
+
 /* What encoder-decoders are not divided by. */
 static int check_two_stacks(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {

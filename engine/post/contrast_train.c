@@ -60,12 +60,14 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
     t->pool = t->o.pool != LF_RM_AUTO   ? t->o.pool
               : c->mask == LF_MASK_BOTH ? LF_RM_MEAN
                                         : LF_RM_LAST;
-    if (r->rows > t->rows) {
+    const int64_t rows = lf_train_all_rows(ps, r);
+    t->objective.row_bytes = (size_t)t->width * sizeof *t->hidden;
+    if (rows > t->rows) {
         free(t->hidden);
         free(t->d);
-        t->hidden = lf_calloc((size_t)(r->rows * t->width), sizeof *t->hidden, err);
-        t->d = lf_calloc((size_t)(r->rows * t->width), sizeof *t->d, err);
-        t->rows = r->rows;
+        t->hidden = lf_calloc((size_t)(rows * t->width), sizeof *t->hidden, err);
+        t->d = lf_calloc((size_t)(rows * t->width), sizeof *t->d, err);
+        t->rows = rows;
     }
     if (!t->hidden || !t->d)
         return NULL;
@@ -157,12 +159,6 @@ static int each_text(lf_contrast_train *t, const struct lf_train_view *v,
     return rc;
 }
 
-static int read_hidden(lf_contrast_train *t, const struct lf_train_view *v, lf_err *err)
-{
-    return lf_exec_read(v->ex, v->chain, v->slot, "hidden", t->hidden,
-                        (size_t)(v->rows * t->width) * sizeof *t->hidden, err);
-}
-
 static int keep_text(lf_contrast_train *t, int64_t sample, struct span rows, int role, void *arg,
                      lf_err *err)
 {
@@ -190,7 +186,7 @@ static int survey(void *user, const struct lf_train_view *v, double *sums, lf_er
 {
     lf_contrast_train *t = user;
     (void)sums;
-    const int rc = read_hidden(t, v, err);
+    const int rc = lf_train_view_read(v, "hidden", t->hidden, t->objective.row_bytes, err);
     return rc != 0 ? rc : each_text(t, v, keep_text, NULL, err);
 }
 
@@ -340,14 +336,12 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
                          lf_err *err)
 {
     lf_contrast_train *t = user;
-    const size_t bytes = (size_t)(v->rows * t->width) * sizeof *t->d;
+    const size_t each = t->objective.row_bytes;
     struct taking p = {.v = v, .sums = sums, .sample = -1};
     (void)tops;
-    memset(t->d, 0, bytes);
+    memset(t->d, 0, (size_t)v->rows * each);
     const int rc = each_text(t, v, take_text, &p, err);
-    return rc != 0 || !v->train
-               ? rc
-               : lf_exec_write(v->ex, v->chain, v->slot, "dhidden", t->d, bytes, err);
+    return rc != 0 || !v->train ? rc : lf_train_view_write(v, "dhidden", t->d, each, err);
 }
 
 static void means(void *user, const double *sums, const double *tops, double *out)
@@ -377,6 +371,7 @@ lf_contrast_train *lf_contrast_train_create(const struct lf_contrast_train_opts 
         .separator = o->separator,
         .units = "questions",
         .dropout = o->dropout,
+        .row_bytes = sizeof(float), /* graph knows how many there are */
         .declare = declare,
         .prepare = prepare,
         .graph = graph,

@@ -280,7 +280,7 @@ static int open_axes(lf_pg *p, int rc, lf_err *err)
         .connect = connect_reward,
         .user = p};
     lf_buf_init(&line);
-    if (p->who.tensor_ranks > 1)
+    if (p->who.tensor_ranks > 1 || p->who.context_ranks > 1)
         lf_laid_line(&line, &p->c->axes, &p->who, NULL);
     rc = rc != 0 ? rc : lf_buf_check(&line, err);
     if (rc == 0 && line.len)

@@ -47,7 +47,7 @@ static void describe(lf_buf *b, const lf_pg *p)
     if (c->fast)
         lf_buf_addf(b, "fast\n");
     for (int i = 0; i < LF_PG_PLACES; i++)
-        if (p->at[i].own)
+        if (lf_pg_own_tensor(p, i))
             lf_buf_addf(b, "layout %d tensor %d\n", i, p->at[i].axes.tensor);
 }
 

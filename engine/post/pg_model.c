@@ -29,6 +29,8 @@ struct lf_pg_model {
     int32_t *tokens, *targets, *positions, *cu, *reach, *prefixes;
     float *lp;       /* [3, rows]: log-probabilities, entropies, scores */
     float *dlp;      /* [3, rows]: their gradients */
+    lf_arena *arena; /* of mine; NULL: no ranks divide rows */
+    struct lf_own_rows mine;
     double scale;    /* of the loss */
     int passes;      /* of the micro-batch under way that have run: 1 forward, 2 both */
     bool broken;     /* one has failed, so this rank cannot do its part for the others */
@@ -42,7 +44,7 @@ struct lf_pg_model {
 
 static struct lf_decoder_rows rows_of(const lf_pg_model *m)
 {
-    return (struct lf_decoder_rows){.rows = m->s.rows,
+    return (struct lf_decoder_rows){.rows = m->mine.own,
                                     .n_docs = m->docs,
                                     .max_doc = m->s.context,
                                     .media = m->s.patches ? &m->media : NULL};
@@ -216,6 +218,11 @@ static int buffers(lf_pg_model *m, lf_err *err)
     if (!m->tokens || !m->targets || !m->positions || !m->cu || !m->reach || !m->prefixes ||
         !m->lp || !m->dlp)
         return LF_ENOMEM;
+    m->mine.layout = lf_pstore_layout_of(m->ps);
+    if (m->s.layout.context > 1 && !(m->arena = lf_arena_create(err)))
+        return LF_ENOMEM;
+    if (m->arena && lf_own_rows_open(&m->mine, m->arena, sizeof(int32_t), sizeof(float), err))
+        return LF_ENOMEM;
     return m->s.patches && rows ? lf_seen_create(&m->seen, &m->mc, &m->media, m->s.rows, err) : 0;
 }
 
@@ -232,6 +239,11 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
     if (s->score) /* one number per token in the place of the head over the vocabulary */
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
+    const int context = s->layout.context > 1 ? s->layout.context : 1;
+    m->mine = (struct lf_own_rows){.all = s->rows,
+                                   .own = s->rows / context,
+                                   .n_docs = m->docs,
+                                   .causal = m->mc.mask != LF_MASK_BOTH};
     if (s->patches)
         m->media = lf_sight_bounds(&m->mc, s->patches, s->tiles, s->rows);
     int rc = make_plan(m, err);
@@ -261,6 +273,7 @@ void lf_pg_model_destroy(lf_pg_model *m)
                       m->reach,  m->prefixes, m->lp,        m->dlp};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
+    lf_arena_destroy(m->arena);
     free(m);
 }
 
@@ -274,6 +287,11 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
     if (m->ex && (!m->paged || !lf_paged_bind(m->paged, m->ex, b, err)))
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
+}
+
+void lf_pg_model_share(lf_pg_model *m, lf_comm *context)
+{
+    m->mine.comm = context;
 }
 
 void lf_pg_model_see(lf_pg_model *m, const lf_pictures *from)
@@ -481,14 +499,27 @@ static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order
     return at;
 }
 
+/* Numbers of 4 bytes, one for each row: this rank's of them to an input, or an output of all. */
+static int write_rows(const lf_pg_model *m, int chain, const char *name, const void *all,
+                      lf_err *err)
+{
+    const struct lf_row_value v = {m->ex, chain, 0, name, sizeof(int32_t)};
+    return lf_own_rows_write(&m->mine, &v, all, err);
+}
+
+static int read_rows(const lf_pg_model *m, int chain, const char *name, float *all, lf_err *err)
+{
+    const struct lf_row_value v = {m->ex, chain, 0, name, sizeof *all};
+    return lf_own_rows_read(&m->mine, &v, all, 0, err);
+}
+
 /* Tokens, and the pictures of the documents that have some. */
 static int write_tokens(lf_pg_model *m, int chain, const struct lf_pg_doc *docs,
                         const uint32_t *order, size_t n, lf_err *err)
 {
-    const size_t rows = (size_t)m->s.rows;
     int rc = 0;
     if (!m->seen)
-        return lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * sizeof(int32_t), err);
+        return write_rows(m, chain, "tokens", m->tokens, err);
     lf_seen_begin(m->seen, m->from);
     for (size_t k = 0; k < n && rc == 0; k++)
         if (docs[order[k]].sees)
@@ -521,21 +552,26 @@ static bool as_long_as_rows(const lf_pg_model *m)
 static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order,
                       size_t n, enum lf_variant v, lf_err *err)
 {
-    const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
     const int64_t live = (int64_t)fill(m, docs, order, n);
-    if (!as_long_as_rows(m))
+    if (!m->mine.row && !as_long_as_rows(m)) /* every rank has rows of its own, be they padding */
         lf_exec_live_rows(m->ex, chain, m->s.rows, live);
-    int rc = write_tokens(m, chain, docs, order, n, err);
+    int rc = lf_own_rows_find(&m->mine, m->cu, err);
     if (rc == 0)
-        rc = lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
+        rc = write_tokens(m, chain, docs, order, n, err);
+    if (rc == 0)
+        rc = write_rows(m, chain, "positions", m->positions, err);
     if (rc == 0 && m->s.logp)
-        rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
-    rc = rc != 0 ? rc
-                 : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
-                                 err);
+        rc = write_rows(m, chain, "targets", m->targets, err);
+    if (rc == 0)
+        rc = lf_own_rows_write_blocks(&m->mine, m->ex, chain, 0, err);
+    if (rc == 0)
+        rc = lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu,
+                           ((size_t)m->docs + 1) * sizeof *m->cu, err);
     const struct lf_decoder_docs d = {.cu_seqlens = m->cu,
                                       .n = m->docs,
                                       .rows = m->s.rows,
+                                      .own = m->mine.row,
+                                      .own_rows = m->mine.own,
                                       .pictures = m->seen != NULL,
                                       .reach = m->reach};
     rc = rc != 0 ? rc : lf_decoder_write_turns(m->dec, m->ex, chain, &d, err);
@@ -548,6 +584,8 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
                                                                  .inv_tokens = 1,
                                                                  .inv_batches = 1},
                                         err);
+    if (m->mine.row) /* the others would wait within the pass for a rank that has failed */
+        rc = lf_comm_agree_ok(m->mine.comm, rc, err);
     return rc != 0 ? rc : pass(m, chain, LF_FWD, v, err);
 }
 
@@ -557,9 +595,7 @@ int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *o
     if (m->base < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without its base", m->s.name);
     int rc = run_packed(m, m->base, docs, order, n, LF_FIRST, err);
-    return rc != 0 ? rc
-                   : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float),
-                                  err);
+    return rc != 0 ? rc : read_rows(m, m->base, "lp", m->lp, err);
 }
 
 int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -568,9 +604,7 @@ int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *ord
     if (m->lm < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without documents (lm)", m->s.name);
     int rc = run_packed(m, m->lm, docs, order, n, LF_ACCUM, err);
-    return rc != 0
-               ? rc
-               : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+    return rc != 0 ? rc : read_rows(m, m->lm, "lp", m->lp, err);
 }
 
 void lf_pg_model_scale(lf_pg_model *m, double scale)
@@ -589,7 +623,7 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
     if (m->lm == m->chain)
         return lf_pg_backward(m, v, err);
     scale_gradients(m);
-    int rc = lf_exec_write(m->ex, m->lm, 0, "dlp", m->dlp, (size_t)m->s.rows * sizeof(float), err);
+    int rc = write_rows(m, m->lm, "dlp", m->dlp, err);
     return rc != 0 ? rc : pass(m, m->lm, LF_BWD, v, err);
 }
 
@@ -599,11 +633,11 @@ int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order,
     const size_t rows = (size_t)m->s.rows;
     int rc = run_packed(m, m->chain, docs, order, n, v, err);
     if (rc == 0 && m->s.logp)
-        rc = lf_exec_read(m->ex, m->chain, 0, "lp", m->lp, rows * sizeof(float), err);
+        rc = read_rows(m, m->chain, "lp", m->lp, err);
     if (rc == 0 && m->s.entropy)
-        rc = lf_exec_read(m->ex, m->chain, 0, "entropy", m->lp + rows, rows * sizeof(float), err);
+        rc = read_rows(m, m->chain, "entropy", m->lp + rows, err);
     if (rc == 0 && m->s.score)
-        rc = lf_exec_read(m->ex, m->chain, 0, "score", m->lp + 2 * rows, rows * sizeof(float), err);
+        rc = read_rows(m, m->chain, "score", m->lp + 2 * rows, err);
     return rc;
 }
 
@@ -639,13 +673,13 @@ void lf_pg_zero_gradients(lf_pg_model *m)
 
 int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
 {
-    const size_t rows = (size_t)m->s.rows, bytes = rows * sizeof(float);
+    const size_t rows = (size_t)m->s.rows;
     scale_gradients(m);
-    int rc = m->s.logp ? lf_exec_write(m->ex, m->chain, 0, "dlp", m->dlp, bytes, err) : 0;
+    int rc = m->s.logp ? write_rows(m, m->chain, "dlp", m->dlp, err) : 0;
     if (rc == 0 && m->s.entropy)
-        rc = lf_exec_write(m->ex, m->chain, 0, "dentropy", m->dlp + rows, bytes, err);
+        rc = write_rows(m, m->chain, "dentropy", m->dlp + rows, err);
     if (rc == 0 && m->s.score)
-        rc = lf_exec_write(m->ex, m->chain, 0, "dscore", m->dlp + 2 * rows, bytes, err);
+        rc = write_rows(m, m->chain, "dscore", m->dlp + 2 * rows, err);
     return rc != 0 ? rc : pass(m, m->chain, LF_BWD, v, err);
 }
 
@@ -661,9 +695,14 @@ struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m)
     return lf_plan_pass_axis(m->plan, LF_AXIS_TENSOR, m->chain, true);
 }
 
+struct lf_plan_moved lf_pg_micro_context(const lf_pg_model *m)
+{
+    return lf_plan_pass_axis(m->plan, LF_AXIS_CONTEXT, m->chain, true);
+}
+
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain which)
 {
-    return lf_plan_pass_comm(m->plan, chain_of(m, which), false).bytes;
+    return lf_plan_pass_comm(m->plan, chain_of(m, which), false, false).bytes;
 }
 
 void lf_pg_micro_begin(lf_pg_model *m)

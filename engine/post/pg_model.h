@@ -22,12 +22,14 @@
 #include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/own_rows.h"
 #include "engine/train/seen.h"
 
 struct lf_pg_model_spec {
     const char *name; /* "actor", "critic", "ref", "reward": in messages */
     int64_t context;  /* longest sequence */
-    /* tokens of a packed micro-batch, >= context; 0: the model only generates */
+    /* tokens of a packed micro-batch, >= context, and a multiple of the ranks that divide them; 0:
+     * the model only generates */
     int64_t rows;
     bool fast; /* fast kernels, with which a number may depend on its batch */
     bool train, logp, entropy, score;
@@ -39,7 +41,7 @@ struct lf_pg_model_spec {
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
     /* how ranks share it; zeroed: one rank. Without train only zero = 3 divides anything. */
     struct lf_plan_ranks ranks;
-    struct lf_layout layout;   /* and its matrices; zeroed: it is whole */
+    struct lf_layout layout;   /* and its matrices, or rows; zeroed: it is whole */
     struct lf_adamw_opts adam; /* train */
     uint64_t seed;             /* for the rounding of the optimizer */
     /* train this adapter beside the frozen weights; NULL: train the weights */
@@ -67,6 +69,10 @@ void lf_pg_model_destroy(lf_pg_model *m);
 /* Takes memory on b, which outlives m. */
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
 
+/* The ranks that divide the rows of a micro-batch with this one; borrowed. Every one has the same
+ * documents, all outputs and all gradients, and each writes its rows of these. Needed where the
+ * layout has them. */
+void lf_pg_model_share(lf_pg_model *m, lf_comm *context);
 /* Where the pictures of documents come from; borrowed. Only for a model made with `patches`. */
 void lf_pg_model_see(lf_pg_model *m, const lf_pictures *from);
 /* Memory of the host beside the plan, for pictures of a micro-batch. */
@@ -134,6 +140,8 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);
 enum lf_pg_chain { LF_PG_PACKED, LF_PG_BASE, LF_PG_LM };
 /* What a micro-batch of training moves among the ranks that divide matrices. */
 struct lf_plan_moved lf_pg_micro_tensor(const lf_pg_model *m);
+/* And among those that divide rows. */
+struct lf_plan_moved lf_pg_micro_context(const lf_pg_model *m);
 /* The least bytes that a rank sends in a forward pass. */
 double lf_pg_forward_bytes(const lf_pg_model *m, enum lf_pg_chain chain);
 void lf_pg_micro_begin(lf_pg_model *m);

@@ -13,14 +13,22 @@ static int tensor_ranks(const struct lf_axes *a)
     return a->tensor > 1 ? a->tensor : 1;
 }
 
-/* The layout of one of them, where it has its own. */
+/* The layout of one of them, where it has its own. Rollouts make a token of a text at a time, and
+ * the reward model reads texts of a rank's own, so their ranks do not divide rows. */
 static bool own_axes(const struct lf_pg_config *c, enum lf_pg_place_of i, struct lf_axes *out)
 {
+    const int tensor = c->tensor_of[i] ? c->tensor_of[i] : tensor_ranks(&c->axes);
+    const bool whole = i == LF_PG_ROLLOUT || (i == LF_PG_REWARD && c->reward_model);
     *out = c->axes;
-    if (c->tensor_of[i] == 0 || c->tensor_of[i] == tensor_ranks(&c->axes))
+    if (tensor == tensor_ranks(&c->axes) && !(whole && c->axes.context > 1))
         return false;
-    *out = (struct lf_axes){.tensor = c->tensor_of[i], .across_nodes = c->axes.across_nodes};
+    *out = (struct lf_axes){.tensor = tensor, .across_nodes = c->axes.across_nodes};
     return true;
+}
+
+bool lf_pg_own_tensor(const lf_pg *p, int i)
+{
+    return p->at[i].own && tensor_ranks(&p->at[i].axes) != tensor_ranks(&p->c->axes);
 }
 
 void lf_pg_places_plan(lf_pg *p)
@@ -38,7 +46,7 @@ int lf_pg_places_check(const lf_pg *p, lf_err *err)
         const struct lf_pg_place *l = &p->at[i];
         int rc = l->own ? lf_axes_check(&l->axes, p->run.ranks, err) : 0;
         if (rc == 0 && l->own && i == LF_PG_CRITIC)
-            rc = lf_zero_check(&p->c->zero, l->who.data_ranks, err);
+            rc = lf_zero_check(&p->c->zero, lf_axes_sharers(&l->who), err);
         if (rc != 0)
             return lf_err_prefix(err, "%s_layout", names[i]);
     }
@@ -96,11 +104,13 @@ const struct lf_devcomm *lf_pg_dev(const lf_pg *p, const lf_pg_model *m)
 static int open_dev(lf_pg *p, struct lf_devcomm *dev, const struct lf_axes_comms *comms,
                     const struct lf_train_who *who, const struct lf_zero *zero, lf_err *err)
 {
-    const int inner = lf_zero_inner(zero, who->data_ranks);
-    const struct lf_devcomm_axes axes = {
-        .data = comms->data, .tensor = comms->tensor, .groups = inner < who->data_ranks};
+    const int inner = lf_zero_inner(zero, lf_axes_sharers(who));
+    const struct lf_devcomm_axes axes = {.data = comms->data,
+                                         .tensor = comms->tensor,
+                                         .context = comms->context,
+                                         .groups = inner < lf_axes_sharers(who)};
     int rc = lf_devcomm_open(dev, &axes, p->back, err);
-    if (rc == 0 && inner < who->data_ranks)
+    if (rc == 0 && inner < lf_axes_sharers(who))
         rc = lf_devcomm_groups(dev, inner, err);
     return rc;
 }
@@ -114,8 +124,10 @@ static int connect(lf_pg *p, lf_pg_model *m, lf_err *err)
     int rc =
         l ? open_dev(p, &l->dev, &l->comms, &l->who, m == p->generator ? &none : &p->c->zero, err)
           : 0;
-    if (rc == 0 && m)
+    if (rc == 0 && m) {
         lf_devcomm_connect(l ? &l->dev : &p->dev, lf_pg_model_exec(m));
+        lf_pg_model_share(m, lf_pg_comms(p, m)->context);
+    }
     return rc;
 }
 
@@ -176,7 +188,7 @@ int lf_pg_places_sign(const lf_pg *p, json_t *fingerprint, lf_err *err)
     char key[32];
     for (int i = 0; i < LF_PG_PLACES; i++) {
         snprintf(key, sizeof key, "%s_tensor", names[i]);
-        if (p->at[i].own &&
+        if (lf_pg_own_tensor(p, i) &&
             json_object_set_new(fingerprint, key, json_integer(p->at[i].axes.tensor)))
             return lf_fail(err, LF_ENOMEM, "layouts: out of memory");
     }

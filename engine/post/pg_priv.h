@@ -168,6 +168,8 @@ void lf_pg_places_plan(lf_pg *p);
 /* Collective. */
 int lf_pg_places_open(lf_pg *p, lf_err *err);
 int lf_pg_places_check(const lf_pg *p, lf_err *err);
+/* Is the tensor axis of one of them another one than training's, so that sums are others? */
+bool lf_pg_own_tensor(const lf_pg *p, int i);
 /* Of the ranks of a model: this one's place, their communicators, and what sums between them. */
 const struct lf_train_who *lf_pg_who(const lf_pg *p, const lf_pg_model *m);
 const struct lf_axes_comms *lf_pg_comms(const lf_pg *p, const lf_pg_model *m);
@@ -242,9 +244,9 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
 /* Shares the scores of the reward model, where its ranks are not those that generate: before the
  * call its rank of the sequence has a score, after it all have. */
 int lf_pg_share_model(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
-/* Fills x[n] on all ranks. Before the call one rank of the data axis has each number, and the
- * others have 0 in its place. */
-int lf_pg_share_floats(const struct lf_axes_comms *comms, float *x, size_t n, lf_err *err);
+/* Fills x[n] on all ranks of a model. Before the call those with one place on the data axis have
+ * each number, and the others have 0 in its place. */
+int lf_pg_share_floats(const lf_pg *p, const lf_pg_model *m, float *x, size_t n, lf_err *err);
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
 /* pg_rollout.c: makes p->r the round after p->s.round. The round is read from its file, continued

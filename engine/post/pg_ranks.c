@@ -170,20 +170,30 @@ int lf_pg_share_model(lf_pg *p, size_t from, const bool *wanted, size_t index0, 
     return rc;
 }
 
-int lf_pg_share_floats(const struct lf_axes_comms *comms, float *x, size_t n, lf_err *err)
+int lf_pg_share_floats(const lf_pg *p, const lf_pg_model *m, float *x, size_t n, lf_err *err)
 {
-    return comms->data ? lf_comm_all_reduce(comms->data, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
+    lf_comm *data = lf_pg_comms(p, m)->data;
+    if (lf_pg_who(p, m)->context > 0) /* the first of those that divide rows has the same */
+        memset(x, 0, n * sizeof *x);
+    return data ? lf_comm_all_reduce(data, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
 }
 
 /* ---- sums of an update ---- */
+
+/* Ranks that divide the rows of a model's micro-batches all have the sums of these, of which the
+ * first one's count. */
+static int add_up(const lf_pg *p, const lf_pg_model *m, double *x, size_t n, lf_err *err)
+{
+    if (lf_pg_who(p, m)->context > 0)
+        memset(x, 0, n * sizeof *x);
+    return lf_comm_all_reduce(lf_pg_comms(p, m)->data, x, n, LF_COMM_F64, LF_COMM_SUM, err);
+}
 
 /* Over the ranks that shared the micro-batches of the critic. */
 static int share_values(const lf_pg *p, struct lf_value_sums *v, lf_err *err)
 {
     double x[] = {v->loss, v->clipped, v->value, (double)v->tokens};
-    int rc = p->critic ? lf_comm_all_reduce(lf_pg_comms(p, p->critic)->data, x,
-                                            sizeof x / sizeof *x, LF_COMM_F64, LF_COMM_SUM, err)
-                       : 0;
+    int rc = p->critic ? add_up(p, p->critic, x, sizeof x / sizeof *x, err) : 0;
     if (rc != 0)
         return rc;
     v->loss = x[0];
@@ -206,7 +216,7 @@ int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
     for (int i = 0; i < N; i++)
         x[i] = *sums[i];
     x[N] = (double)s->tokens; /* below 2^53: exact */
-    int rc = lf_comm_all_reduce(p->comms.data, x, N + 1, LF_COMM_F64, LF_COMM_SUM, err);
+    int rc = add_up(p, p->actor, x, N + 1, err);
     if (rc == 0)
         rc = lf_comm_all_reduce(p->comms.data, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
     if (rc == 0)

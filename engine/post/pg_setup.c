@@ -162,42 +162,44 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name, const s
                                        const struct lf_train_who *who)
 {
     const struct lf_pg_config *c = p->c;
-    return (struct lf_pg_model_spec){.name = name,
-                                     .context = p->context,
-                                     .rows = p->rows,
-                                     .temperature = c->temperature,
-                                     .compute = c->compute,
-                                     .recompute = c->recompute,
-                                     .threads = c->threads,
-                                     .device = c->device,
-                                     .profile = c->profile,
-                                     .fast = c->fast,
-                                     .ranks =
-                                         lf_zero_share(&c->zero, 0, who->data, who->data_ranks),
-                                     .layout = lf_axes_layout(axes, who),
-                                     .adam = c->adam,
-                                     .seed = c->seed,
-                                     .page_tokens = c->page_tokens,
-                                     .patches = c->max_patches,
-                                     .tiles = c->max_tiles};
+    struct lf_layout layout = lf_axes_layout(axes, who);
+    lf_axes_fit(&layout, axes, &p->mc, p->rows / who->context_ranks);
+    return (struct lf_pg_model_spec){
+        .name = name,
+        .context = p->context,
+        .rows = p->rows,
+        .temperature = c->temperature,
+        .compute = c->compute,
+        .recompute = c->recompute,
+        .threads = c->threads,
+        .device = c->device,
+        .profile = c->profile,
+        .fast = c->fast,
+        .ranks = lf_zero_share(&c->zero, 0, lf_axes_sharer(who), lf_axes_sharers(who)),
+        .layout = layout,
+        .adam = c->adam,
+        .seed = c->seed,
+        .page_tokens = c->page_tokens,
+        .patches = c->max_patches,
+        .tiles = c->max_tiles};
 }
 
 static int check_layout(const lf_pg *p, lf_err *err)
 {
     const struct lf_axes *a = &p->c->axes;
     int rc = lf_axes_check(a, p->run.ranks, err);
-    if (rc == 0 && (a->pipeline > 1 || a->sequence || a->context > 1 || a->expert > 1))
-        rc =
-            lf_fail(err, LF_ENOTSUP,
-                    "%s: ppo generates with what it trains, one token of a text after the other, "
-                    "so ranks divide matrices there (tensor) and neither layers, rows nor experts; "
-                    "give the stage a [layout NAME] without it",
-                    a->pipeline > 1  ? "pipeline"
-                    : a->sequence    ? "sequence_parallel"
-                    : a->context > 1 ? "context"
+    if (rc == 0 && (a->pipeline > 1 || a->sequence || a->expert > 1))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: ppo generates with what it trains, one token of a text after the other, "
+                     "so ranks divide matrices there (tensor), and rows in training (context), and "
+                     "neither layers nor experts; give the stage a [layout NAME] without it",
+                     a->pipeline > 1 ? "pipeline"
+                     : a->sequence   ? "sequence_parallel"
                                      : "expert");
     if (rc == 0)
-        rc = lf_zero_check(&p->c->zero, p->who.data_ranks, err);
+        rc = lf_axes_check_device(a, p->c->device, err);
+    if (rc == 0)
+        rc = lf_zero_check(&p->c->zero, lf_axes_sharers(&p->who), err);
     return rc != 0 ? rc : lf_pg_places_check(p, err);
 }
 
@@ -245,6 +247,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     const struct lf_pg_config *c = p->c;
     p->context = p->longest + c->max_tokens;
     p->rows = c->rows > p->context ? c->rows : p->context;
+    p->rows += (p->who.context_ranks - p->rows % p->who.context_ranks) % p->who.context_ranks;
     p->want_critic = c->advantage == LF_PG_ADV_GAE;
     p->want_ref = c->kl.beta > 0;
     p->ref_below = p->want_ref && c->adapter && !c->ref_from;
@@ -488,7 +491,7 @@ static int add_all(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes
     if (rc == 0)
         rc = add_reward_model(p, models, notes, b, err);
     *mem = (struct lf_plan_memory){
-        .host = (double)b->offloaded + lf_zero_comm_bytes(&p->c->zero, p->who.data_ranks) +
+        .host = (double)b->offloaded + lf_zero_comm_bytes(&p->c->zero, lf_axes_sharers(&p->who)) +
                 lf_axes_comm_bytes(&p->who) + lf_pg_places_bytes(p) + pictures_bytes(p)};
     lf_plan_memory(mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b->total);
     mem->device += lf_pg_gpu_comm_bytes(p);
@@ -560,6 +563,22 @@ static void add_tensor(json_t *comm, const lf_pg *p, const struct lf_plan_moved 
     json_object_set_new(comm, "tensor_messages_per_step", json_integer(all.messages));
 }
 
+/* The same of ranks that divide rows, which have nothing to do once an update. */
+static void add_context(json_t *comm, const lf_pg *p)
+{
+    const lf_pg_model *const of[] = {p->actor, p->critic};
+    struct lf_plan_moved all = {0};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i] && lf_pg_who(p, of[i])->context_ranks > 1) {
+            const int64_t turns = turns_of(p, of[i], p->c->minibatch);
+            const struct lf_plan_moved micro = lf_pg_micro_context(of[i]);
+            all.messages += turns * micro.messages;
+            all.bytes += (double)turns * micro.bytes;
+        }
+    json_object_set_new(comm, "context_bytes_per_step", json_real(all.bytes));
+    json_object_set_new(comm, "context_messages_per_step", json_integer(all.messages));
+}
+
 /* What comes to the rank that gets most, before each round. */
 static int most_for_rollout(double *most, const lf_pg *p, lf_err *err)
 {
@@ -618,6 +637,8 @@ static json_t *comm_json(const lf_pg *p)
         add_tensor(comm, p,
                    &(struct lf_plan_moved){a.tensor.messages + k.tensor.messages,
                                            a.tensor.bytes + k.tensor.bytes});
+    if (p->who.context_ranks > 1)
+        add_context(comm, p);
     return comm;
 }
 

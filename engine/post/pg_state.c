@@ -28,13 +28,12 @@ static int add_tensors(const lf_pg *p, lf_ckpt_tensor *t, size_t *n, const lf_pg
                  : lf_weights_tensors(&own, &k, ps, &(struct lf_weights_what){prefix, true, NULL},
                                       p->run.arena, err);
     if (rc == 0 && part) {
-        const struct lf_train_who *who = lf_pg_who(p, m);
+        const int rank = lf_axes_sharer(lf_pg_who(p, m)), ranks = lf_axes_sharers(lf_pg_who(p, m));
         const struct lf_weights_share share = {.ps = ps,
                                                .prefix = prefix,
-                                               .rank = who->data,
-                                               .ranks = who->data_ranks,
-                                               .copy = who->data >=
-                                                       lf_zero_inner(&p->c->zero, who->data_ranks)};
+                                               .rank = rank,
+                                               .ranks = ranks,
+                                               .copy = rank >= lf_zero_inner(&p->c->zero, ranks)};
         lf_weights_share(own, &k, &share);
     }
     if (rc == 0 && k)

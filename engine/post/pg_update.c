@@ -118,7 +118,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     }
     batches_free(&b);
     rc = lf_run_agree(&p->run, rc, err);
-    return rc != 0 ? rc : lf_pg_share_floats(lf_pg_comms(p, m), out, (size_t)r->first[r->n], err);
+    return rc != 0 ? rc : lf_pg_share_floats(p, m, out, (size_t)r->first[r->n], err);
 }
 
 /* ---- advantages ---- */

@@ -344,7 +344,6 @@ static int between(void *user, int64_t done, lf_err *err)
 {
     lf_reference *r = user;
     struct set *s = r->now;
-    double stop = lf_train_asked_to_stop(r->t);
     int rc = 0;
     for (int v = 0; v < r->n_values && rc == 0; v++) {
         rc = lf_train_add_up(r->t, s->recent[v], s->n, err);
@@ -355,12 +354,9 @@ static int between(void *user, int64_t done, lf_err *err)
         }
     }
     s->done = done;
-    if (rc == 0)
-        rc = lf_train_add_up(r->t, &stop, 1, err);
     if (rc == 0 && lf_train_first_rank(r->t))
         rc = save_partial(r, err);
-    rc = lf_train_agree(r->t, rc, err);
-    return rc || stop <= 0
+    return rc != 0 || !lf_train_asked_to_stop(r->t)
                ? rc
                : lf_fail(err, LF_EINTR, "stopped while computing reference log-probabilities");
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/model/decoder.h"
 #include "engine/train/zero.h"
 
 static int at_least_1(int n)
@@ -173,6 +174,29 @@ struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_w
                               .expert_rank = w->expert,
                               .folded = w->folded,
                               .expert_room = a->expert_room};
+}
+
+void lf_axes_fit(struct lf_layout *l, const struct lf_axes *a, const lf_model_config *mc,
+                 int64_t own_rows)
+{
+    if (a->context_kind == LF_CONTEXT_BOTH) /* where all ranks exchange heads, no keys come */
+        l->context_heads = lf_decoder_context_heads(mc, l->tensor, l->context);
+    l->context_gather = l->context_gather && l->context_heads < l->context;
+    const int64_t reach = l->context_gather ? lf_decoder_reach(mc) : 0;
+    const int64_t rows = own_rows * lf_context_parts(l).heads;
+    l->context_in_order = reach > 0 && reach <= rows;
+    l->context_in_turns = l->context_gather && reach == 0 && lf_context_pairs(rows) &&
+                          lf_decoder_mostly_near(mc, rows / 2 - LF_ATTN_TILE + 2);
+}
+
+int lf_axes_check_device(const struct lf_axes *a, enum lf_device device, lf_err *err)
+{
+    return a->context_kind != LF_CONTEXT_ULYSSES && lf_target_device(device)->sm
+               ? lf_fail(err, LF_ENOTSUP,
+                         "context = %d with context_kind = %s: attention of some rows over the "
+                         "keys of others is for CPUs so far; take ulysses, or device = cpu",
+                         a->context, lf_context_kind_name(a->context_kind))
+               : 0;
 }
 
 static int check_nodes(const lf_mesh *m, lf_comm *world, int tensor, lf_err *err)

@@ -27,6 +27,8 @@
 
 #include "engine/comm/mesh.h"
 #include "engine/graph/layout.h"
+#include "engine/graph/plan.h"
+#include "engine/model/config.h"
 
 enum lf_context_kind {
     LF_CONTEXT_ULYSSES = 0,
@@ -96,6 +98,13 @@ static inline int lf_axes_expert_place(const struct lf_train_who *w)
 }
 /* What a store of this rank is told. */
 struct lf_layout lf_axes_layout(const struct lf_axes *a, const struct lf_train_who *w);
+/* Where ranks divide rows, what depends on the model and on how many rows each has: as many ranks
+ * exchange heads as divide them all, and rows are in order where windows reach no further than over
+ * those of the rank before, in turns where that is so of some layers. */
+void lf_axes_fit(struct lf_layout *l, const struct lf_axes *a, const lf_model_config *mc,
+                 int64_t own_rows);
+/* LF_ENOTSUP: a device cannot compute what a kind of the context axis asks for. */
+int lf_axes_check_device(const struct lf_axes *a, enum lf_device device, lf_err *err);
 
 /* The ranks that this one does something with; every communicator is borrowed from here. */
 struct lf_axes_comms {

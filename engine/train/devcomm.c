@@ -21,9 +21,10 @@ static void border(void *comm)
 /* Room for the calls of one exchange. */
 static int make_room(struct lf_devcomm *d, lf_err *err)
 {
-    const size_t ranks = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1,
+    const size_t data = (size_t)d->comm->size, tensor = d->tensor ? (size_t)d->tensor->size : 1,
                  context = d->context ? (size_t)d->context->size : 1,
                  experts = d->experts ? (size_t)d->experts->size : 1,
+                 same = d->same ? (size_t)d->same->size : 1, ranks = same > data ? same : data,
                  rows = context > experts ? context : experts;
     d->req = lf_calloc(2 * ranks, sizeof *d->req, err);
     d->counts = lf_calloc(ranks, sizeof *d->counts, err);
@@ -58,7 +59,7 @@ static int others(int ranks)
 /* Ranks of the data axis with the experts of this one; 1 where all have all. */
 static int same_ranks(const struct lf_train_who *w)
 {
-    return w->expert_ranks > 1 ? lf_axes_sharers(w) / w->expert_ranks : 1;
+    return w->expert_ranks > 1 ? lf_axes_expert_places(w) / w->expert_ranks : 1;
 }
 
 /* Other ranks of a group that send this one their parts of gradients, or rows. With zero = 1 NCCL
@@ -222,11 +223,10 @@ static int scatter(void *user, float *grads, const size_t *counts, lf_err *err)
     return scatter_over(lf_devcomm_inner(user), grads, counts, err);
 }
 
-static int start(const struct lf_devcomm *d, const struct lf_comm_call *call, struct lf_exec_req *q,
-                 lf_err *err)
+static int start(lf_comm *c, const struct lf_comm_call *call, struct lf_exec_req *q, lf_err *err)
 {
     lf_comm_req r = {0};
-    const int rc = lf_comm_start(lf_devcomm_inner(d), call, &r, err);
+    const int rc = lf_comm_start(c, call, &r, err);
     q->p = r.flight;
     return rc;
 }
@@ -241,20 +241,25 @@ static int begin_gather(void *user, struct lf_exec_req *q, void *data, const siz
                         lf_err *err)
 {
     const struct lf_comm_call call = gather_of(data, bytes);
-    return start(user, &call, q, err);
+    return start(lf_devcomm_inner(user), &call, q, err);
+}
+
+static struct lf_comm_call sum_of(float *out, const float *data, const size_t *counts, bool more)
+{
+    return (struct lf_comm_call){.what = LF_COMM_REDUCE_SCATTER,
+                                 .type = LF_COMM_F32,
+                                 .out = out,
+                                 .in = data,
+                                 .seed = more ? out : NULL,
+                                 .counts = counts,
+                                 .planned = true};
 }
 
 static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
                      const size_t *counts, bool more, lf_err *err)
 {
-    const struct lf_comm_call call = {.what = LF_COMM_REDUCE_SCATTER,
-                                      .type = LF_COMM_F32,
-                                      .out = out,
-                                      .in = data,
-                                      .seed = more ? out : NULL,
-                                      .counts = counts,
-                                      .planned = true};
-    return start(user, &call, q, err);
+    const struct lf_comm_call call = sum_of(out, data, counts, more);
+    return start(lf_devcomm_inner(user), &call, q, err);
 }
 
 static int finish(void *user, struct lf_exec_req *q, lf_err *err)
@@ -380,13 +385,10 @@ static int context_parts(void *user, void *out, const size_t *from, const void *
 static int context_begin(void *user, struct lf_exec_req *q, void *all, size_t bytes, lf_err *err)
 {
     const struct lf_devcomm *d = user;
-    lf_comm_req r = {0};
     for (int i = 0; i < d->context->size; i++)
         d->keys[i] = bytes;
     const struct lf_comm_call call = gather_of(all, d->keys);
-    const int rc = lf_comm_start(d->context, &call, &r, err);
-    q->p = r.flight;
-    return rc;
+    return start(d->context, &call, q, err);
 }
 
 /* ---- the expert axis ---- */
@@ -413,10 +415,7 @@ static int experts_begin(void *user, struct lf_exec_req *q, void *out, const siz
     const struct lf_devcomm *d = user;
     const struct lf_comm_call call = {
         .what = LF_COMM_ALL_TO_ALL, .out = out, .from = from, .in = in, .counts = to};
-    lf_comm_req r = {0};
-    const int rc = lf_comm_start(d->experts, &call, &r, err);
-    q->p = r.flight;
-    return rc;
+    return start(d->experts, &call, q, err);
 }
 
 static int same_reduce(void *user, float *grads, size_t n, lf_err *err)
@@ -436,6 +435,22 @@ static int same_gather(void *user, void *data, const size_t *bytes, lf_err *err)
     const struct lf_devcomm *d = user;
     const struct lf_comm_call call = gather_of(data, bytes);
     return lf_comm_do(d->same, &call, err);
+}
+
+static int same_begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                             lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = gather_of(data, bytes);
+    return start(d->same, &call, q, err);
+}
+
+static int same_begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                          const size_t *counts, bool more, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    const struct lf_comm_call call = sum_of(out, data, counts, more);
+    return start(d->same, &call, q, err);
 }
 
 /* ---- the pipeline axis ---- */
@@ -475,6 +490,8 @@ static const struct lf_exec_comm direct = {.reduce = reduce,
                                            .same_reduce = same_reduce,
                                            .same_scatter = same_scatter,
                                            .same_gather = same_gather,
+                                           .same_begin_gather = same_begin_gather,
+                                           .same_begin_sum = same_begin_sum,
                                            .tied_begin = lf_devcomm_tied_begin,
                                            .tied_sum = lf_devcomm_tied_sum,
                                            .tied_end = lf_devcomm_tied_end,

@@ -218,6 +218,22 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
     return sum_parts(user, inner_of(user), out, data, counts, more, err);
 }
 
+/* What one rank alone has is in no windows, so there is a communicator. */
+static int same_begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                             lf_err *err)
+{
+    (void)q;
+    return same_gather(user, data, bytes, err);
+}
+
+static int same_begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                          const size_t *counts, bool more, lf_err *err)
+{
+    struct lf_devcomm *d = user;
+    (void)q;
+    return sum_parts(d, d->gpus_same, out, data, counts, more, err);
+}
+
 const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .scatter = scatter,
                                              .add = add,
@@ -238,6 +254,8 @@ const struct lf_exec_comm lf_devcomm_gpus = {.reduce = reduce,
                                              .same_reduce = same_reduce,
                                              .same_scatter = same_scatter,
                                              .same_gather = same_gather,
+                                             .same_begin_gather = same_begin_gather,
+                                             .same_begin_sum = same_begin_sum,
                                              .tied_sum = lf_devcomm_through_tied,
                                              .pipeline_add = lf_devcomm_add_layers,
                                              .early = true};

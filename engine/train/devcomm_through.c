@@ -341,6 +341,21 @@ static int begin_sum(void *user, struct lf_exec_req *q, float *out, const float 
     return sum_parts(user, lf_devcomm_inner(user), out, data, counts, more, err);
 }
 
+static int same_begin_gather(void *user, struct lf_exec_req *q, void *data, const size_t *bytes,
+                             lf_err *err)
+{
+    (void)q;
+    return same_gather(user, data, bytes, err);
+}
+
+static int same_begin_sum(void *user, struct lf_exec_req *q, float *out, const float *data,
+                          const size_t *counts, bool more, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    (void)q;
+    return sum_parts(d, d->same, out, data, counts, more, err);
+}
+
 const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .scatter = scatter,
                                                 .add = add,
@@ -360,5 +375,7 @@ const struct lf_exec_comm lf_devcomm_through = {.reduce = reduce,
                                                 .same_reduce = same_reduce,
                                                 .same_scatter = same_scatter,
                                                 .same_gather = same_gather,
+                                                .same_begin_gather = same_begin_gather,
+                                                .same_begin_sum = same_begin_sum,
                                                 .tied_sum = lf_devcomm_through_tied,
                                                 .pipeline_add = lf_devcomm_add_layers};

@@ -96,6 +96,7 @@ struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
     if (c->guest && c->guest->host_bytes)
         mem.host += (double)c->guest->host_bytes(c->guest->user);
     mem.host += (double)lf_train_pipe_bytes(c, m) + (double)lf_train_sight_bytes(c, m);
+    mem.host += (double)lf_train_pack_bytes(c, m, who);
     mem.host += lf_zero_comm_bytes(&c->zero, lf_axes_sharers(who)) + lf_axes_comm_bytes(who);
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     mem.device += lf_train_gpu_comm_bytes(c, m, who);
@@ -287,8 +288,11 @@ static json_t *plan_comm(const struct lf_train_config *c, const struct lf_train_
     if (at->context_ranks > 1)
         add_moved(comm, "context", n * pc.context_most, rounds * pc.micro_context.messages);
     if (at->expert_ranks > 1)
-        add_moved(comm, "expert", pc.same.bytes + n * (pc.micro_counts.bytes + pc.micro_rows.bytes),
-                  pc.same.messages + rounds * (pc.micro_counts.messages + pc.micro_rows.messages));
+        add_moved(comm, "expert",
+                  pc.same.bytes +
+                      n * (pc.micro_same.bytes + pc.micro_counts.bytes + pc.micro_rows.bytes),
+                  pc.same.messages + rounds * (pc.micro_same.messages + pc.micro_counts.messages +
+                                               pc.micro_rows.messages));
     if (at->pipeline_ranks > 1) {
         const int64_t messages = lf_laid_messages(&m->cut, (int)rounds);
         add_moved(comm, "pipeline", (double)messages * (double)m->cut.message, messages);

@@ -30,6 +30,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     int rc = lf_loader_seek(data, 0, err);
     if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
+    rc = lf_train_ready(t, rc, err);
     if (rc == 0)
         rc = lf_train_forwards(t, &f, INT64_MAX, err);
     rc = lf_train_stand_by(t, t->m.valid, &f.ran, lf_train_rounds(t, lf_loader_samples(data)), rc,
@@ -123,7 +124,7 @@ static int judge(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     return better && c->keep_best ? keep_best(t, before, err) : 0;
 }
 
-static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+int lf_train_validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     double t0 = lf_now_s();
     const lf_objective *o = t->c->objective;
@@ -238,7 +239,7 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
             lf_train_report_first(t, st);
     }
     if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
-        rc = validate(t, st, err);
+        rc = lf_train_validate(t, st, err);
     if (rc == 0)
         rc = visit_guest(t, st, err);
     if (rc != 0) /* on every rank */
@@ -321,7 +322,7 @@ static int end_untrained(lf_trainer *t, lf_err *err)
     if (t->told_step > 0 || !t->early.by || t->s.step == 0)
         return 0;
     if (t->vdata && !at_interval(t->s.step, t->c->valid_interval))
-        rc = validate(t, &st, err);
+        rc = lf_train_validate(t, &st, err);
     if (rc == 0)
         rc = visit_guest(t, &st, err);
     return rc != 0 ? rc : lf_train_agree(t, lf_train_report_end(t, &st, err), err);
@@ -446,17 +447,16 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 /* The same for rows that the ranks of the context axis divide. */
 static int row_buffers(lf_trainer *t, lf_err *err)
 {
-    const bool gather = lf_pstore_layout_of(t->m.ps)->context_gather;
-    const size_t own = (size_t)t->m.own_rows,
-                 widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0,
-                 each = widest > sizeof(int64_t) ? widest : sizeof(int64_t);
-    if (t->who.context_ranks <= 1)
-        return 0;
-    t->own_rows = lf_arena_alloc(t->run.arena, own, sizeof *t->own_rows, err);
-    t->own_buf = lf_arena_alloc(t->run.arena, own, each, err);
-    if (gather)
-        t->blocks_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err);
-    return t->own_rows && t->own_buf && (t->blocks_buf || !gather) ? 0 : LF_ENOMEM;
+    const size_t widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0;
+    t->mine = (struct lf_own_rows){.layout = lf_pstore_layout_of(t->m.ps),
+                                   .comm = t->comms.context,
+                                   .all = t->m.rows,
+                                   .own = t->m.own_rows,
+                                   .n_docs = t->m.n_docs,
+                                   .causal = t->mc.mask != LF_MASK_BOTH};
+    return lf_own_rows_open(&t->mine, t->run.arena,
+                            widest > sizeof(int64_t) ? widest : sizeof(int64_t),
+                            t->c->objective ? t->c->objective->row_bytes : 0, err);
 }
 
 /* For dropout in the encoder of an encoder-decoder. */
@@ -478,7 +478,7 @@ static int take_source_rows(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
-    if (row_buffers(t, err) || lf_train_pack_buffers(t, err))
+    if (row_buffers(t, err))
         return LF_ENOMEM;
     if (o && o->several &&
         (!(t->texts_cu =

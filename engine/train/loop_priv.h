@@ -21,6 +21,7 @@
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 #include "engine/train/origin.h"
+#include "engine/train/own_rows.h"
 #include "engine/train/run.h"
 
 /* The parts of a run beside the data; fixed once built. */
@@ -132,11 +133,7 @@ struct lf_trainer {
     lf_early early;                     /* of them: why they may be less than by the settings */
     int64_t here0;                      /* step where this start began */
     int64_t told_step;                  /* the newest one that was told in this start; 0: none */
-    int32_t *own_rows;                  /* m.own_rows: which rows this rank has; NULL: all */
-    int32_t *blocks_buf;                /* where keys are gathered: lf_context_deal */
-    char *own_buf;                      /* these rows of an input */
-    char *packs_buf;                    /* packs.c: rows of all ranks; NULL: not needed */
-    size_t *packs_part;                 /* bytes of each of these ranks */
+    struct lf_own_rows mine;            /* of the newest micro-batch */
     int64_t *samples_buf;               /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     /* the same of the rows of an encoder-decoder's sources */
@@ -202,6 +199,8 @@ double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, doub
                         double *means);
 /* Makes a whole step and moves the state on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
+/* loop.c. Measures the validation data with the present weights. Collective. */
+int lf_train_validate(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 /* A step in three parts, of which only the last waits for the device. begin queues the gradients of
  * step s.step + 1. launch queues its optimizer; after that a flight is up, and the state is that
  * after the step except for loss_sum. land waits for the result of the flight. It sets *again when
@@ -320,6 +319,9 @@ struct lf_train_forwards {
     int32_t taken;     /* micro-batches of ls that were read */
     int64_t ran;       /* passes of this rank; INT64_MAX once one has failed: none is made up for */
 };
+/* Collective among the ranks that wait for each other in forwards: when one is not ready (rc), none
+ * begins, and all return a failure. */
+int lf_train_ready(const lf_trainer *t, int rc, lf_err *err);
 /* The next n steps of the data, or what is left of it, on all of them. In a pipeline as many
  * micro-batches as a step of training has are under way at once (pipe.h). */
 int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err);
@@ -329,10 +331,9 @@ struct lf_train_asked {
     struct lf_train_sums *sums;
     bool survey; /* for what it must know before its losses */
 };
-/* Which rows of the micro-batch are this rank's, in own_rows and blocks_buf. */
-int lf_train_find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
-/* packs.c */
-int lf_train_pack_buffers(lf_trainer *t, lf_err *err);
+/* packs.c: memory of the host for outputs of all rows, once the objective's graphs are made. */
+size_t lf_train_pack_bytes(const struct lf_train_config *c, const struct lf_train_model *m,
+                           const struct lf_train_who *who);
 int lf_train_ask(void *asked, const struct lf_train_view *v, lf_err *err);
 struct lf_train_view lf_train_view_of(lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);

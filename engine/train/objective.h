@@ -74,8 +74,8 @@ typedef struct lf_objective {
     bool dropout;
     /* It moves frozen tensors itself, so that these have masters in every precision */
     bool averages;
-    /* The most bytes of a row of an output that it reads of each row, or of its gradient; 0: it
-     * reads otherwise, so that ranks do not divide rows */
+    /* The most bytes of a row of an output that it reads of each row, or of its gradient, which
+     * graph may set; 0: it reads otherwise, so that ranks do not divide rows */
     size_t row_bytes;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);

@@ -12,46 +12,11 @@
 #include "engine/train/pipe.h"
 #include "engine/train/texts.h"
 
-/* ---- rows of this rank, where ranks divide those of a micro-batch ---- */
-
-/* Where keys are gathered the documents decide. */
-int lf_train_find_rows(lf_trainer *t, const lf_loader_batch *b, lf_err *err)
-{
-    const struct lf_layout *l = lf_pstore_layout_of(t->m.ps);
-    const struct lf_context_parts p = lf_context_parts(l);
-    const int64_t own = t->m.own_rows;
-    const struct lf_context_rows of = {.cu_seqlens = b->cu_seqlens,
-                                       .n_docs = t->m.n_docs,
-                                       .rows = t->m.rows,
-                                       .ranks = p.rows,
-                                       .causal = t->mc.mask != LF_MASK_BOTH,
-                                       .in_order = l->context_in_order};
-    int rc = 0;
-    if (t->blocks_buf)
-        rc = lf_context_deal(&of, t->blocks_buf, err);
-    if (rc != 0 || !t->own_rows)
-        return rc;
-    for (int64_t r = 0; r < own; r++)
-        t->own_rows[r] = (int32_t)lf_context_row(l, own, t->blocks_buf, t->who.context * own + r);
-    return 0;
-}
-
-/* These rows, of `each` bytes, of those of a micro-batch; valid until the next call. */
-static const void *own_of(const lf_trainer *t, const void *all, size_t each)
-{
-    if (!t->own_rows)
-        return all;
-    for (int64_t r = 0; r < t->m.own_rows; r++)
-        memcpy(t->own_buf + (size_t)r * each, (const char *)all + (size_t)t->own_rows[r] * each,
-               each);
-    return t->own_buf;
-}
-
 static int write_rows(const lf_trainer *t, const struct lf_train_inputs *in, const char *name,
                       const void *all, size_t each, lf_err *err)
 {
-    return lf_exec_write(t->m.ex, in->chain, in->slot, name, own_of(t, all, each),
-                         (size_t)t->m.own_rows * each, err);
+    const struct lf_row_value v = {t->m.ex, in->chain, in->slot, name, each};
+    return lf_own_rows_write(&t->mine, &v, all, err);
 }
 
 /* What heads of mtp_layers read and predict: rows further on. */
@@ -163,7 +128,7 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         b = &texts;
     }
     if (rc == 0)
-        rc = lf_train_find_rows(t, b, err);
+        rc = lf_own_rows_find(&t->mine, b->cu_seqlens, err);
     if (rc == 0)
         rc = write_rows(t, in, "positions", b->positions, i32, err);
     if (rc == 0 && in->part->first && !in->sight)
@@ -177,15 +142,13 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
                            ((size_t)t->m.n_docs + 1) * i32, err);
     if (rc == 0 && b->S && lf_decoder_reads_source(&t->mc, in->part))
         rc = write_source(t, in, b, err);
-    if (rc == 0 && t->blocks_buf)
-        rc = lf_exec_write(
-            ex, chain, slot, LF_CONTEXT_BLOCKS, t->blocks_buf,
-            (size_t)lf_context_blocks(lf_pstore_layout_of(t->m.ps), t->m.own_rows) * i32, err);
+    if (rc == 0)
+        rc = lf_own_rows_write_blocks(&t->mine, ex, chain, slot, err);
     const struct lf_decoder_docs docs = {.slot = slot,
                                          .cu_seqlens = b->cu_seqlens,
                                          .n = t->m.n_docs,
                                          .rows = t->m.rows,
-                                         .own = t->own_rows,
+                                         .own = t->mine.row,
                                          .own_rows = t->m.own_rows,
                                          .pictures = in->sight != NULL,
                                          .types = t->types_buf,
@@ -279,6 +242,12 @@ static int forward(lf_trainer *t, struct lf_train_forwards *f, lf_err *err)
         rc = lf_train_together(t, f->each(f->user, &v, err), err);
     }
     return rc;
+}
+
+int lf_train_ready(const lf_trainer *t, int rc, lf_err *err)
+{
+    rc = lf_train_together(t, rc, err);
+    return t->pipe && t->comms.experts ? lf_comm_agree_ok(t->comms.data, rc, err) : rc;
 }
 
 int lf_train_forwards(lf_trainer *t, struct lf_train_forwards *f, int64_t n, lf_err *err)

@@ -82,7 +82,8 @@ static void expect(struct lf_plan_moved *m, struct lf_plan_moved more, int64_t t
 void lf_train_expect_passes(lf_trainer *t, int chain, int64_t passes, bool backward)
 {
     struct lf_plan_moved rows;
-    expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward), passes);
+    expect(&t->within, lf_plan_pass_comm(t->m.plan, chain, backward, false), passes);
+    expect(&t->same, lf_plan_pass_comm(t->m.plan, chain, backward, true), passes);
     expect(&t->counts, lf_plan_pass_experts(t->m.plan, chain, backward, &rows), passes);
 }
 

@@ -368,18 +368,16 @@ int lf_train_context_check(const struct lf_train_config *c, const struct lf_trai
         return 0;
     if (c->objective && !c->objective->row_bytes)
         return lf_fail(err, LF_ENOTSUP,
-                       "context = %d: this loss reads more of each text than a few numbers a row, "
-                       "and ranks would have some rows of each; take context = 1",
+                       "context = %d: this loss is one of pictures, whose rows are not divided; "
+                       "take context = 1",
                        who->context_ranks);
     if (c->guest)
         return lf_fail(err, LF_ENOTSUP,
                        "samples during training (sample_interval) have one row for each text, "
                        "which context cannot divide; leave one of them out");
-    if (c->axes.context_kind != LF_CONTEXT_ULYSSES && lf_target_device(c->device)->sm)
-        return lf_fail(err, LF_ENOTSUP,
-                       "context = %d with context_kind = %s: attention of some rows over the "
-                       "keys of others is for CPUs so far; take ulysses, or device = cpu",
-                       who->context_ranks, lf_context_kind_name(c->axes.context_kind));
+    const int rc = lf_axes_check_device(&c->axes, c->device, err);
+    if (rc != 0)
+        return rc;
     return rows % who->context_ranks
                ? lf_fail(err, LF_EINVAL,
                          "context = %d: the %lld rows of a micro-batch (seq_length x micro_batch) "
@@ -394,12 +392,6 @@ int lf_train_experts_check(const struct lf_train_config *c, const struct lf_trai
     const int n = who->expert_ranks;
     if (n <= 1)
         return 0;
-    if (lf_target_device(c->device)->sm && who->folded)
-        return lf_fail(err, LF_ENOTSUP,
-                       "expert = %d with expert_tensor = 1: which rows a rank of tensor sends is "
-                       "found in memory of the host only; take device = cpu, or leave "
-                       "expert_tensor out",
-                       n);
     if (c->zero.inner)
         return lf_fail(err, LF_ENOTSUP,
                        "expert = %d with zero_inner = %d: the ranks with the same experts are in "
@@ -431,21 +423,6 @@ static int check_experts(const struct lf_train_config *c, const lf_model_config 
     return lf_train_experts_check(c, who, err);
 }
 
-/* As many ranks exchange heads as divide them all. Where all ranks do, no keys are gathered. */
-static void set_context_heads(struct lf_layout *l, const lf_model_config *mc)
-{
-    l->context_heads = lf_decoder_context_heads(mc, l->tensor, l->context);
-    l->context_gather = l->context_gather && l->context_heads < l->context;
-}
-
-/* Where windows reach no further than over the rows of the rank before, rows stay in order, and
- * ranks exchange what windows reach alone. */
-static void set_context_order(struct lf_layout *l, const lf_model_config *mc, int64_t own_rows)
-{
-    const int64_t reach = l->context_gather ? lf_decoder_reach(mc) : 0;
-    l->context_in_order = reach > 0 && reach <= own_rows * lf_context_parts(l).heads;
-}
-
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -467,11 +444,9 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         return lf_fail(err, LF_EINVAL,
                        "mtp_weight: this model has no heads for later tokens; leave it out, or "
                        "train a model with [model] mtp_layers");
-    if (c->axes.context_kind == LF_CONTEXT_BOTH)
-        set_context_heads(&layout, mc);
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->own_rows = lf_train_own_rows(c, who);
-    set_context_order(&layout, mc, m->own_rows);
+    lf_axes_fit(&layout, &c->axes, mc, m->own_rows);
     int rc = check_mask(c, mc, err);
     if (rc == 0)
         rc = check_seq2seq(c, mc, who, err);

@@ -326,7 +326,7 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
     struct lf_train_asked asked = {t->c->objective, sums, true};
     struct lf_train_forwards f = {
         .data = t->data, .train = true, .each = lf_train_ask, .user = &asked};
-    int rc = lf_exec_record_write(t->m.ex, &rec, err);
+    int rc = lf_train_ready(t, lf_exec_record_write(t->m.ex, &rec, err), err);
     if (rc == 0)
         rc = lf_train_forwards(t, &f, 1, err);
     if (rc == 0 && !f.steps)
@@ -384,6 +384,7 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     lf_loader_step ls = {0};
     bool overflow = true;
+    double waited = 0; /* in every attempt */
     const double t0 = lf_now_s();
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     lf_train_phase_step(t);
@@ -394,12 +395,14 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         rc = survey_step(t, err);
     while (rc == 0 && overflow) {
         rc = attempt_step(t, &ls, st, &overflow, err);
+        waited += rc == 0 ? st->waited : 0;
         if (rc == 0 && overflow)
             rc = overflowed(t, &ls, st, err);
     }
     if (rc != 0)
         return rc;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
+    st->waited = waited;
     t->waited_s = lf_comm_waited_s(t->run.comm);
     advance(t, &ls);
     told(t, st, t0);

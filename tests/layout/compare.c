@@ -51,6 +51,7 @@ static struct rig_bounds bounds_bf16(const struct rig_case *k)
                                                             : 2e-2,
                                .loss = more * (divided ? 2e-4 * depth : 1e-4),
                                .routes = divided ? one_row : more * 1e-4,
+                               .rows = divided ? 1 : 0,
                                .norm = more * (divided ? 2e-3 : 1e-3),
                                .change = more * (!divided     ? 3e-2
                                                  : k->adapted ? (shared ? 15e-2 : 12e-2)
@@ -270,14 +271,26 @@ static double relative(double one, double x)
     return fabs(x - one) / (fabs(one) + 1e-30);
 }
 
-/* What is told of step 1 beside its loss; NaN where there is no such number. */
+/* Accuracy counts rows, of which there may be none, so it is compared in rows; NaN where there is
+ * no such number. */
+static void compare_accuracy(struct report *r, const struct rig_seen *one, const struct rig_seen *s,
+                             const struct rig_bounds *b)
+{
+    const double rows = one->told[0] * one->trained, got = s->told[0] * s->trained,
+                 rounding = b->exact ? fabs(b->exact->told[0] * b->exact->trained - rows) : 0,
+                 limit = limit_of(b, b->loss * (rows + 1) + b->rows, rounding) + 1e-6;
+    if (!(isnan(rows) && isnan(got)) && !(fabs(got - rows) <= limit))
+        found(r, RIG_SAW_LOSS, "rows of the accuracy", fabs(got - rows), limit);
+}
+
+/* What else is told of step 1 beside its loss; NaN where there is no such number. */
 static void compare_told(struct report *r, const double *one, const double *s,
                          const struct rig_bounds *b)
 {
-    static const char *const of[RIG_TOLD] = {
-        "accuracy",      "entropy",           "z", "routers' aux", "routers' entropy",
-        "routers' load", "dropped by experts"};
-    for (int i = 0; i < RIG_TOLD; i++) {
+    static const char *const of[RIG_TOLD] = {[1] = "entropy", "z",
+                                             "routers' aux",  "routers' entropy",
+                                             "routers' load", "dropped by experts"};
+    for (int i = 1; i < RIG_TOLD; i++) {
         const double most = i < RIG_TOLD_ROUTES ? b->loss : b->routes,
                      limit = limit_of(b, most, b->exact ? relative(one[i], b->exact->told[i]) : 0);
         if (!(isnan(one[i]) && isnan(s[i])) && !(relative(one[i], s[i]) <= limit))
@@ -334,8 +347,10 @@ unsigned rig_compare(const struct rig_seen *one, const struct rig_seen *s,
         return r.seen;
     }
     compare_numbers(&r, RIG_SAW_LOSS, &loss, s->from, b);
-    if (!s->from)
+    if (!s->from) {
+        compare_accuracy(&r, one, s, b);
         compare_told(&r, one->told, s->told, b);
+    }
     if (!s->from) {
         compare_begin(&r, one, s);
         compare_kind(&r, &sides, RIG_GRAD, b);

@@ -18,6 +18,9 @@ enum planted {
     SUMMED_BY_ALL,   /* gradients of experts are summed over ranks with other experts */
     NOT_SUMMED,      /* and over none */
     SCALED,          /* they are divided by the ranks that sent rows */
+    MICRO_LOST,      /* they are those of the last micro-batch */
+    ROUND_LOST,      /* they are those of the last round */
+    IDLE_CLEARED,    /* what a rank without a micro-batch makes of others' rows is cleared */
     RETURNED_TURNED, /* rows come back in another order */
     COUNTS_BEFORE,   /* rank 1 tells the counts of its first micro-batch again */
     EXPERTS_TWICE,   /* each rank with the same experts counts them in the norm */
@@ -40,6 +43,7 @@ static struct {
     int optimizer[LOCAL_RANKS]; /* its runs */
     int32_t *offsets[LOCAL_RANKS][2];
     int counted[LOCAL_RANKS];
+    bool idle[LOCAL_RANKS];
     struct lf_exec_comm comm[LOCAL_RANKS];
 } plan;
 
@@ -70,6 +74,14 @@ int __real_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *ca
                                 size_t to, lf_err *err);
 int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *calls, size_t from,
                                 size_t to, lf_err *err);
+int __real_lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant v,
+                        lf_err *err);
+int __wrap_lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant v,
+                        lf_err *err);
+int __real_lf_exec_fill_within(lf_exec *ex, void *args, const struct lf_chain *c,
+                               const struct lf_exec_within *n, lf_err *err);
+int __wrap_lf_exec_fill_within(lf_exec *ex, void *args, const struct lf_chain *c,
+                               const struct lf_exec_within *n, lf_err *err);
 int __real_lf_loader_begin_step(lf_loader *l, lf_loader_step *s, lf_err *err);
 int __wrap_lf_loader_begin_step(lf_loader *l, lf_loader_step *s, lf_err *err);
 int __real_lf_loader_next(lf_loader *l, const lf_loader_batch **b, lf_err *err);
@@ -130,6 +142,37 @@ static int no_scatter(void *user, float *grads, const size_t *counts, lf_err *er
     return 0;
 }
 
+/* Each owner has its own part alone. */
+static int no_window(void *user, struct lf_exec_req *q, float *out, const float *data,
+                     const size_t *counts, bool more, lf_err *err)
+{
+    const int rank = ((const struct lf_devcomm *)user)->same->rank;
+    (void)q, (void)err;
+    for (int r = 0; r < rank; r++)
+        data += counts[r];
+    for (size_t i = 0; i < counts[rank]; i++)
+        out[i] = (more ? out[i] : 0) + data[i];
+    return 0;
+}
+
+static int window_anew(void *user, struct lf_exec_req *q, float *out, const float *data,
+                       const size_t *counts, bool more, lf_err *err)
+{
+    (void)more; /* what is there is lost */
+    return plan.comm[rig_rank].same_begin_sum(user, q, out, data, counts, false, err);
+}
+
+static int window_of_idle(void *user, struct lf_exec_req *q, float *out, const float *data,
+                          const size_t *counts, bool more, lf_err *err)
+{
+    size_t n = 0;
+    for (int r = 0; r < ((const struct lf_devcomm *)user)->same->size; r++)
+        n += counts[r];
+    if (plan.idle[rig_rank])
+        memset((float *)(uintptr_t)data, 0, n * sizeof *data);
+    return plan.comm[rig_rank].same_begin_sum(user, q, out, data, counts, more, err);
+}
+
 static int scaled(void *user, float *grads, size_t n, lf_err *err)
 {
     const int rc = plan.comm[rig_rank].same_reduce(user, grads, n, err);
@@ -147,7 +190,12 @@ void __wrap_lf_exec_set_comm(lf_exec *ex, const struct lf_exec_comm *comm, void 
     if (plan.what == NOT_SUMMED) {
         c.same_reduce = by_none;
         c.same_scatter = no_scatter;
+        c.same_begin_sum = no_window;
     }
+    if (plan.what == IDLE_CLEARED)
+        c.same_begin_sum = window_of_idle;
+    if (plan.what == MICRO_LOST)
+        c.same_begin_sum = window_anew;
     if (plan.what == SCALED)
         c.same_reduce = scaled;
     __real_lf_exec_set_comm(ex, &c, user);
@@ -219,6 +267,22 @@ int __wrap_lf_exec_idle_experts(lf_exec *ex, int chain, const struct lf_call *ca
                                    : __real_lf_exec_idle_experts(ex, chain, calls, from, to, err);
 }
 
+int __wrap_lf_exec_idle(lf_exec *ex, int chain, enum lf_segment seg, enum lf_variant v, lf_err *err)
+{
+    plan.idle[rig_rank] = true;
+    const int rc = __real_lf_exec_idle(ex, chain, seg, v, err);
+    plan.idle[rig_rank] = false;
+    return rc;
+}
+
+int __wrap_lf_exec_fill_within(lf_exec *ex, void *args, const struct lf_chain *c,
+                               const struct lf_exec_within *n, lf_err *err)
+{
+    struct lf_exec_within of = *n;
+    of.add = n->add && plan.what != ROUND_LOST;
+    return __real_lf_exec_fill_within(ex, args, c, &of, err);
+}
+
 int64_t __wrap_lf_box_element(const struct lf_param *p, int64_t e)
 {
     return plan.what == OTHERS_EXPERTS && p->d.experts ? e : __real_lf_box_element(p, e);
@@ -265,6 +329,21 @@ static const struct fault rows[] = {
      {.ranks = 4, .expert = 2, .zero = 3},
      MODEL,
      .what = NOT_SUMMED,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
+    {"gradients of experts of the last micro-batch alone",
+     {.ranks = 4, .expert = 2, .zero = 2},
+     MODEL,
+     .what = MICRO_LOST,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
+    {"and of the last round alone",
+     {.ranks = 4, .expert = 2, .zero = 3, .expert_room = 0.4},
+     MODEL,
+     .what = ROUND_LOST,
+     .by = RIG_SAW_GRAD | RIG_SAW_NORM},
+    {"a rank without a micro-batch forgets what its experts got",
+     {.ranks = 4, .expert = 2, .zero = 2},
+     MODEL,
+     .what = IDLE_CLEARED,
      .by = RIG_SAW_GRAD | RIG_SAW_NORM},
     {"gradients of experts by the ranks that sent rows", FOUR, MODEL, .what = SCALED,
      .by = RIG_SAW_GRAD | RIG_SAW_NORM},

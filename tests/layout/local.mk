@@ -6,7 +6,7 @@ layout_ldflags = $(AM_LDFLAGS) -Wl,--wrap=lf_rng_normal_pair
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
   tests/layout/pipe_fault_test tests/layout/context_fault_test tests/layout/tied_test tests/layout/expert_test \
-  tests/layout/expert_fault_test
+  tests/layout/expert_fault_test tests/layout/between_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -37,7 +37,10 @@ tests_layout_context_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_context_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_write,--wrap=lf_autodiff,--wrap=lf_precision,--wrap=lf_exec_set_comm
 tests_layout_expert_fault_test_SOURCES = tests/layout/expert_fault_test.c $(layout_fault)
 tests_layout_expert_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_layout_expert_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_experts_call,--wrap=lf_plan_counts,--wrap=lf_exec_idle_experts,--wrap=lf_box_element,--wrap=lf_loader_next,--wrap=lf_loader_begin_step
+tests_layout_expert_fault_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_run,--wrap=lf_exec_set_comm,--wrap=lf_experts_call,--wrap=lf_plan_counts,--wrap=lf_exec_idle_experts,--wrap=lf_exec_idle,--wrap=lf_exec_fill_within,--wrap=lf_box_element,--wrap=lf_loader_next,--wrap=lf_loader_begin_step
+tests_layout_between_test_SOURCES = tests/layout/between_test.c $(layout_rig)
+tests_layout_between_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_between_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_train_step_now,--wrap=lf_train_model_plan,--wrap=lf_loader_seek,--wrap=lf_train_over,--wrap=lf_run_asked_to_stop,--wrap=lf_comm_waited_s,--wrap=lf_exec_run
 tests_layout_reshape_test_SOURCES = tests/layout/reshape_test.c $(layout_rig)
 tests_layout_reshape_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_reshape_test_LDFLAGS = $(layout_ldflags)

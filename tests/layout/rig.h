@@ -123,6 +123,7 @@ struct rig_seen {
     double loss[RIG_STEPS], norm[RIG_STEPS], scale[RIG_STEPS];
     /* of step 1: accuracy, entropy, z-loss, and from RIG_TOLD_ROUTES on four of routers */
     double told[RIG_TOLD];
+    double trained;       /* tokens of step 1 */
     struct rig_tensor *t; /* by name, owned */
     int n;
     bool replicas;     /* the engine says that ranks hold different weights */
@@ -151,6 +152,7 @@ struct rig_bounds {
     double grad;   /* of a tensor's first gradient, relative to its norm */
     double loss;   /* relative; of the other numbers of step 1, too */
     double routes; /* of what routers say: a row may go to another expert */
+    double rows;   /* of accuracy, in rows whose largest logit is another one */
     double norm;   /* of the gradient in any step, relative */
     double change; /* of a tensor's weights over all steps, and of moments, relative to the norm */
     /* the same of biases that balance experts: a step moves each up or down, by the loads */

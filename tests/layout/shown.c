@@ -193,6 +193,7 @@ void rig_show_told(struct rig *g, const struct lf_train_step *st)
                                    st->router_dropped};
     for (int i = 0; i < RIG_TOLD; i++)
         rig_show_number(g, &g->s->told[i], told[i], "a metric", 0);
+    g->s->trained = (double)st->trained;
 }
 
 /* ---- what is moved ---- */
@@ -244,6 +245,7 @@ void rig_count_planned(struct rig_seen *s, const lf_trainer *t)
     add_planned(&s->moved[RIG_TENSOR], &pc.micro_tensor, passes);
     add_planned(&s->moved[RIG_CONTEXT], &pc.micro_context, passes);
     add_planned(&s->moved[RIG_EXPERT], &pc.same, 1);
+    add_planned(&s->moved[RIG_EXPERT], &pc.micro_same, rounds);
     add_planned(&s->moved[RIG_EXPERT], &pc.micro_counts, rounds);
     add_planned(&s->rows, &pc.micro_rows, rounds);
     if (!lf_train_is_cut(&t->m.cut))

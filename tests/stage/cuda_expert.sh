@@ -22,10 +22,12 @@ saves=0
 trial "experts alone are trained" pretrain 2e-6 "4:expert=2+zero=3" --freeze "embed*" --freeze "head*" --freeze "*norm*" --freeze "*attn*" \
     --freeze "*router*" --freeze "*shared*"
 trial "a rank without a micro-batch" pretrain 2e-6 "2:expert=2+expert-room=0.4" --batch 3
+trial "ranks of tensor among them" pretrain 2e-6 "2:tensor=2+expert=2+expert-tensor=1 4:tensor=2+sequence-parallel+expert=4+expert-tensor=1+expert-room=0.4 \
+    4:tensor=2+expert=2+expert-tensor=1+zero=3"
 trial "bf16" pretrain 2e-2 "2:expert=2" --precision bf16
 LF_COMM=ucx
 export LF_COMM
-trial "through the host" pretrain 2e-6 "2:expert=2+expert-room=0.4 4:expert=2+zero=1"
+trial "through the host" pretrain 2e-6 "2:expert=2+expert-room=0.4 4:expert=2+zero=1 4:tensor=2+expert=2+expert-tensor=1+zero=2"
 unset LF_COMM
 for order in 1 7; do
     LF_EMU_ORDER=$order on 2 order$order --expert 2
@@ -38,6 +40,20 @@ ok $? "CPUs go on from its checkpoint: the numbers of a run that was not stopped
 nccl() { "$pretrain" --config "$dir/run.ini" --plan "$@" | sed -n 's/.*"communicators":\([0-9]*\)[.,}].*/\1/p'; }
 is "$(nccl --ranks 2 --expert 2)" 924844032 "the plan has memory for NCCL: two rings and the rows of another rank, 32 channels each"
 is "$(nccl --ranks 4 --expert 2 --zero 1)" 2466250752 "of four ranks: three rings, the rows of one, parts of gradients of three and of one with these experts"
+
+# --- texts ---
+awk 'BEGIN { for (i = 1; i <= 5; i++) printf "{\"id\":\"p%d\",\"prompt_token_ids\":[%d,%d,5],\"temperature\":%d}\n", i, i, i * 31 % 60, i % 2 }' >"$dir/prompts.jsonl"
+generate() { # generate RANKS NAME ARGS...
+    _ranks=$1 _name=$2
+    shift 2
+    $launch "$_ranks" -- "$stages/lf-generate" --checkpoint "$dir/experts.one/out/checkpoint" --prompts "$dir/prompts.jsonl" --out "$dir/$_name" --threads 1 \
+        --slots 2 --step-rows 8 --logprobs 1 --max-tokens 5 --device cuda "$@" >"$dir/stdout" 2>"$dir/err"
+    rc=$?
+}
+generate 1 text1
+generate 2 text2 --tensor 2 --expert 2
+apart=$(alike "$dir/text1/text/out.jsonl" "$dir/text2/text/out.jsonl" 2e-6) && [ $rc -eq 0 ]
+ok $? "two GPUs that divide experts generate the texts of one, apart by ${apart:-much}" "$(tail -n 3 "$dir/err")"
 
 # --- experts drop rows ---
 moe "capacity_factor = 0.7"
@@ -76,4 +92,4 @@ is $rc 70 "an exchange that fails on one GPU ends both"
 says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
 FAKE_NCCL_FAIL=70:1 LF_COMM_PATIENCE=20 on 2 validation --expert 2 --steps 1 --valid-interval 1
 says_like 'rank 1 failed in step 2: NCCL: .* on rank 1.*internal error' "so is one of a validation, behind the only step"
-finish 32
+finish 37

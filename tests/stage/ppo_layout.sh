@@ -69,6 +69,19 @@ trial "each model on its own" "2:reference-tensor=2+critic-tensor=2 4:tensor=2+z
 trial "a reward model, groups of equal scores are dropped" 4:tensor=2+reward-tensor=4+rollout-tensor=1 --algorithm dapo --samples 4 \
     --minibatch 5 --dynamic-rounds 4 --reward-model "$dir/rm" --kl-coef 0.1
 
+# --- rows of training, which rollouts do not divide ---
+trial "rows" "2:context=2 4:context=2+context-kind=gather+zero=3 4:tensor=2+context=2+critic-tensor=1"
+grep -q 'lf-ppo: rollout: data 2 x tensor 2' "$dir/err"
+ok $? "the log says the layout of rollouts" "$(cat "$dir/err")"
+trial "rows of GRPO, an adapter, its base as the reference" "2:context=2+context-kind=gather" --algorithm grpo --lora-rank 4 --kl-coef 0.1
+exact() { # exact RUN: of the rollout, how far training is from it
+    "$tool" record "$dir/$1.m" | sed -n 's/.*"mismatch_max":\([^,}]*\).*/\1/p' | sort -u | tr '\n' ' '
+}
+on 2 bits --context 2 --numeric invariant
+is "$rc $(exact bits)" "0 0 " "with numeric = invariant the bits of the rollout"
+plan 2:context=2 | grep -q '"context_bytes_per_step":[1-9]'
+ok $? "and the plan has what rows move"
+
 # --- training's own layout, by name ---
 on 2 plain --tensor 2
 on 2 named --tensor 2 --rollout-tensor 2 --reference-tensor 2 --critic-tensor 2
@@ -108,4 +121,4 @@ refused 'reference_layout: there is no model of a reference without kl_coef' 2:r
 refused 'reference_layout: there is no model of a reference beside a policy that is an adapter' 2:reference-tensor=2 --lora-rank 4
 refused 'reward_layout has no use without reward_model' 2:reward-tensor=2
 refused 'critic_layout: there is a critic with advantage = gae only' 2:critic-tensor=2 --algorithm grpo
-finish 34
+finish 41

@@ -100,6 +100,10 @@ if have_ranks; then
     same data "two ranks, whose answers are candidates of both"
     on 2 tensor --steps 6 --dropout --tensor 2
     same tensor "matrices on two ranks"
+    on 2 rows --steps 6 --dropout --context 2
+    same rows "rows on two ranks"
+    on 4 gather --steps 6 --dropout --context 2 --context-kind gather --zero 1
+    same gather "rows on two of four, which gather keys"
     on 2 pipe --steps 6 --dropout --pipeline 2
     says "the embedding is the head too" "a pipeline of a model with a tied head is refused"
     sed '/^objective/d; /^mask_token/d; /_dropout/d; s/family = bert/family = llama/' "$dir/bert.ini" >"$dir/llama.ini"
@@ -108,12 +112,14 @@ if have_ranks; then
     on1 six --steps 6 --init-from "$dir/llama/checkpoint"
     on 2 untied --steps 6 --init-from "$dir/llama/checkpoint" --pipeline 2
     same untied "a layer of a decoder on each of two ranks"
+    on 4 rest --steps 6 --init-from "$dir/llama/checkpoint" --pipeline 2 --context 2 --context-kind gather
+    same rest "and some rows on each of two that have it"
     awk 'BEGIN { for (i = 0; i < 8; i++) { s = ""; for (k = 0; k < 20; k++) s = s "[CLS]a[SEP]"; printf "{\"prompt\":\"%s\"}\n", s } }' >"$dir/many.jsonl"
     must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --special-in-text token --shape prompt --out "$dir/many" "$dir/many.jsonl"
     on 2 many --data "$dir/many/shards" --steps 1 --valid-interval 0 --micro-batch 1 --max-docs 1 --init-from "$dir/llama/checkpoint" --pipeline 2
     says "texts, for which there is no room: raise max_docs" "texts that find no room are told, and no rank of a pipeline waits"
 else
-    skip_some 5 "ranks cannot be started here"
+    skip_some 8 "ranks cannot be started here"
 fi
 
 # --- adapters: no head is beside them ---
@@ -256,4 +262,4 @@ mkdir -p "$dir/mixed/scores"
 head -n 100 "$dir/told/scores/scores.jsonl" >"$dir/mixed/scores/scores.jsonl.part"
 tell mixed --give embeddings "$dir/prompts.jsonl"
 says "has a line without a vector" "vectors behind lines of labels are refused"
-finish 42
+finish 45
