@@ -88,6 +88,12 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_vaultgemma,
     /* families_granite.c, families_olmo.c */
     &lf_hf_granite_shared,
+    &lf_hf_granite_swa,
+    &lf_hf_granite_moe_swa,
+    &lf_hf_afmoe,
+    &lf_hf_flint,
+    &lf_hf_minicpm3,
+    &lf_hf_biogpt,
     &lf_hf_flex_olmo,
     &lf_hf_olmo_hybrid,
     &lf_hf_olmo,

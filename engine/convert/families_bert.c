@@ -430,7 +430,7 @@ static int check_pooling(lf_hf_reader *r, const lf_model_config *c, lf_err *err)
  * side. */
 static int read_modernbert(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    struct lf_hf_slide by = {.period = 3, .first = true};
+    struct lf_hf_slide by = {.period = 3, .exception = LF_HF_FIRST};
     int64_t local = 128;
     int rc = check_pooling(r, c, err);
     rc = rc != 0 ? rc : lf_hf_get_period(r, "global_attn_every_n_layers", &by.period, err);

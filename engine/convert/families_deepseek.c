@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * DeepSeek with multi-head latent attention: V2, V2-Lite; V3, R1, Moonlight and Kimi K2, which have
- * one class; GLM-4.7-Flash, Youtu-LLM and Mistral 4, which attend like V3. The first generation is
- * in families_llama.c and families_moe.c. */
+ * one class; GLM-4.7-Flash, Youtu-LLM and Mistral 4, which attend like V3; MiniCPM 3. The first
+ * generation is in families_llama.c and families_moe.c. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -332,6 +333,95 @@ const struct lf_hf_family lf_hf_youtu = {
     .rows = youtu_rows,
     .read = read_youtu,
     .write = lf_hf_write_rope,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- MiniCPM 3 ---- */
+
+static const struct lf_hf_key minicpm_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"hidden_size", LF_HF_NUMBER, "hidden", NULL},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "40"},
+    {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.1"},
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "32768"},
+    {"kv_lora_rank", LF_HF_NUMBER, "kv_lora", "256"},
+    {"q_lora_rank", LF_HF_NUMBER, "q_lora", "768"},
+    {"qk_nope_head_dim", LF_HF_NUMBER, "nope_dim", "64"},
+    {"qk_rope_head_dim", LF_HF_NUMBER, "rope_dim", "32"},
+    {"v_head_dim", LF_HF_NUMBER, "v_dim", "null"},
+    {"head_dim", LF_HF_INERT, NULL, NULL}, /* both follow from the others */
+    {"qk_head_dim", LF_HF_INERT, NULL, NULL},
+    {"attention_bias", LF_HF_SAME, NULL, "false"},
+    {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"scale_emb", LF_HF_NUMBER, "embed_scale", "12"},
+    {0},
+};
+
+/* What branches add is times scale_depth / sqrt(layers), and what the head reads is divided by
+ * hidden_size / dim_model_base; null: by 1. */
+static int read_minicpm(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    const double root = sqrt((double)c->layers), width = (double)c->hidden;
+    double depth = json_object_get(r->o, "scale_depth") ? root : 1.4,
+           base = json_object_get(r->o, "dim_model_base") ? width : 256;
+    int rc = lf_hf_get_f64(r, "scale_depth", &depth, err);
+    rc = rc != 0 ? rc : lf_hf_get_f64(r, "dim_model_base", &base, err);
+    if (rc == 0 && !(base > 0))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: dim_model_base = %g: what the head reads is divided by "
+                     "hidden_size / dim_model_base",
+                     r->path, base);
+    rc = rc != 0 ? rc : lf_hf_set_number(r, c, "scale_depth", "residual_scale", depth / root, err);
+    rc = rc != 0 ? rc : lf_hf_set_number(r, c, "dim_model_base", "logit_scale", base / width, err);
+    if (rc == 0 && c->v_dim == 0 && c->heads > 0)
+        rc = lf_hf_set_number(r, c, "v_head_dim", "v_dim", (double)(c->hidden / c->heads), err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* The number that gives x to the last bit where it is divided by `by`, if there is one. */
+static double times(double x, double by)
+{
+    const double y = x * by, around[] = {y, nextafter(y, 0), nextafter(y, HUGE_VAL)};
+    for (int i = 0; i < 3; i++)
+        if (around[i] / by == x) /* NOLINT: to the last bit */
+            return around[i];
+    return y;
+}
+
+static int write_minicpm(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const double base = rint(c->logit_scale * (double)c->hidden);
+    if (fabs(base / (double)c->hidden - c->logit_scale) > 0 || base < 1)
+        return lf_fail(err, LF_EINVAL,
+                       "logit_scale = %.17g: in models of type minicpm3 it is a whole number over "
+                       "hidden = %lld",
+                       c->logit_scale, (long long)c->hidden);
+    if (json_object_set_new(o, "scale_depth",
+                            json_real(times(c->residual_scale, sqrt((double)c->layers)))) ||
+        json_object_set_new(o, "dim_model_base", json_integer((json_int_t)base)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+const struct lf_hf_family lf_hf_minicpm3 = {
+    .name = "minicpm3",
+    .model_type = "minicpm3",
+    .architecture = "MiniCPM3ForCausalLM",
+    .classifier = "MiniCPM3ForSequenceClassification",
+    .prefix = "model.",
+    .switches = youtu_switches,
+    .keys = minicpm_keys,
+    .rows = youtu_rows,
+    .read = read_minicpm,
+    .write = write_minicpm,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -136,7 +136,7 @@ static int read_mixers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int read_next(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int rc = read_mixers(r, c, err);
-    rc = rc != 0 ? rc : lf_hf_read_mlp_layers(r, c, err);
+    rc = rc != 0 ? rc : lf_hf_read_mlp_layers(r, c, 0, err);
     if (rc == 0)
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", 0.25, err);
     return rc != 0

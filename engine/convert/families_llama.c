@@ -132,7 +132,7 @@ static int read_cwm(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int rc = lf_hf_get_window(r, 8192, &window, err);
     if (rc == 0)
         rc = lf_hf_read_layers(r, c, window, false,
-                               &(struct lf_hf_slide){.period = 4, .first = true}, err);
+                               &(struct lf_hf_slide){.period = 4, .exception = LF_HF_FIRST}, err);
     if (rc == 0)
         rc = lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 1000000, .params = usual}, err);
     json_decref(usual);

@@ -171,7 +171,7 @@ static int read_qwen2_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         by.from = c->layers;
     rc = rc != 0 ? rc : lf_hf_read_layers(r, c, use ? window : -1, !use, &by, err);
     if (rc == 0)
-        rc = lf_hf_read_mlp_layers(r, c, err);
+        rc = lf_hf_read_mlp_layers(r, c, 0, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -185,7 +185,7 @@ static int read_qwen3_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                  : lf_hf_read_layers(r, c, use ? window : -1, true,
                                      &(struct lf_hf_slide){.only = true}, err);
     if (rc == 0)
-        rc = lf_hf_read_mlp_layers(r, c, err);
+        rc = lf_hf_read_mlp_layers(r, c, 0, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Some of whose layers have no rotary positions: SmolLM3, EXAONE 4, K-EXAONE, Cohere's Command
- * R7B. */
+ * R7B, Trinity, Flint. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/base/json.h"
@@ -380,6 +381,182 @@ const struct lf_hf_family lf_hf_exaone_moe = {
     .mtp_mlp = LF_MTP_MLP_DENSE,
     .read = read_exaone_moe,
     .write = write_exaone_moe,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- Trinity ---- */
+
+static const char *const afmoe_switches[] = {"norm=rms",
+                                             "position=rope",
+                                             "mlp=glu",
+                                             "block=sandwich",
+                                             "qk_norm=yes",
+                                             "attn_gate=yes",
+                                             "router_score=sigmoid",
+                                             "router_renorm=yes",
+                                             "router_bias=yes",
+                                             "shared_gate=no",
+                                             NULL};
+
+static const struct lf_hf_key afmoe_keys[] = {
+    KIN_SIZES,
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "128"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "16384"},
+    {"attention_bias", LF_HF_SAME, NULL, "false"}, /* the gate would have none */
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"num_experts", LF_HF_NUMBER, "experts", "64"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "6"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "1408"},
+    {"route_scale", LF_HF_NUMBER, "router_scale", "1"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {"load_balance_coeff", LF_HF_INERT, NULL, NULL}, /* of published files, from here on */
+    {"use_grouped_mm", LF_HF_INERT, NULL, NULL},
+    {"score_func", LF_HF_UNREAD, NULL, "\"sigmoid\""},
+    {"route_norm", LF_HF_UNREAD, NULL, "true"},
+    {"n_group", LF_HF_UNREAD, NULL, "1"},
+    {"topk_group", LF_HF_UNREAD, NULL, "1"},
+    {"num_expert_groups", LF_HF_UNREAD, NULL, "1"},
+    {"num_limited_groups", LF_HF_UNREAD, NULL, "1"},
+    {0},
+};
+
+/* mup_enabled: the embedding is times sqrt(hidden_size). */
+static int read_afmoe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    struct lf_hf_slide by = {.period = 4};
+    int64_t window;
+    bool scaled = false;
+    int rc = lf_hf_get_window(r, 1024, &window, err);
+    rc = rc != 0 ? rc : lf_hf_get_period(r, "global_attn_every_n_layers", &by.period, err);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, window, false, &by, err);
+    rc = rc != 0 ? rc : set_turns(r, c, "layer_types", window_turns, NULL, err);
+    rc = rc != 0 ? rc : lf_hf_get_bool(r, "mup_enabled", &scaled, err);
+    if (rc == 0 && scaled)
+        rc = lf_hf_set_number(r, c, "mup_enabled", "embed_scale", sqrt((double)c->hidden), err);
+    rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, "num_dense_layers", 1, err);
+    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 2, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_afmoe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_shared(c, o, "num_shared_experts", NULL, err);
+    rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, "num_dense_layers", err);
+    if (rc == 0 && json_object_set_new(o, "mup_enabled", json_boolean(c->embed_scale > 1)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc != 0 ? rc : write_windows(c, o, json_integer(1024), err);
+}
+
+#define TRINITY "model.layers.{L}."
+static const struct lf_map_row afmoe_rows[] = {
+    KIN_INPUT_ROWS,
+    KIN_QK_NORM_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_MATRICES,
+    KIN_SHARED_ROWS,
+    {TRINITY "post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight",
+     NULL},
+    {TRINITY "pre_mlp_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {TRINITY "post_mlp_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight", NULL},
+    {TRINITY "self_attn.gate_proj.weight", LF_MAP_COPY, "layers.{L}.attn.gate.weight", NULL},
+    {TRINITY "mlp.router.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
+    {TRINITY "mlp.expert_bias", LF_MAP_COPY, "layers.{L}.moe.router.bias", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_afmoe = {
+    .name = "trinity",
+    .model_type = "afmoe",
+    .architecture = "AfmoeForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = afmoe_switches,
+    .keys = afmoe_keys,
+    .rows = afmoe_rows,
+    .read = read_afmoe,
+    .write = write_afmoe,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- Flint ---- */
+
+static const char *const flint_switches[] = {
+    "norm=rms",       "position=rope",  "mlp=glu",
+    "qk_norm=yes",    "attn_sinks=yes", "router_score=sigmoid",
+    "router_bias=no", "shared_gate=no", NULL};
+
+static const struct lf_hf_key flint_keys[] = {
+    KIN_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "128"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "262144"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"num_experts", LF_HF_NUMBER, "experts", "256"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "6"},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", "512"},
+    {"shared_expert_intermediate_size", LF_HF_NUMBER, "shared_ffn", "1024"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "true"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.0005"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* Without lists the first two layers have no experts, and they, the second of every four and the
+ * last one attend in full. */
+static int read_flint(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    const struct lf_hf_slide by = {
+        .from = 2, .below = c->layers - 1, .period = 4, .exception = LF_HF_SECOND};
+    int64_t window;
+    int rc = lf_hf_get_window(r, 513, &window, err);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, window, false, &by, err);
+    rc = rc != 0 ? rc : set_turns(r, c, "layer_types", window_turns, NULL, err);
+    rc = rc != 0 ? rc : lf_hf_read_mlp_layers(r, c, 2, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_flint(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->shared_ffn < 1)
+        return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
+    int rc = lf_hf_write_mlp_layers(c, o, err);
+    return rc != 0 ? rc : write_windows(c, o, json_integer(513), err);
+}
+
+static const struct lf_map_row flint_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_QK_NORM_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    KIN_EXPERT_ROWS,
+    {"model.layers.{L}.self_attn.softmax_offset", LF_MAP_COPY, "layers.{L}.attn.sinks", NULL},
+    {"model.layers.{L}.mlp.shared_expert.gate_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.gate.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert.up_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.up.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert.down_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.down.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_flint = {
+    .name = "flint",
+    .model_type = "flint",
+    .architecture = "FlintForCausalLM",
+    .native = true,
+    .prefix = "model.",
+    .switches = flint_switches,
+    .keys = flint_keys,
+    .rows = flint_rows,
+    .read = read_flint,
+    .write = write_flint,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -331,8 +331,8 @@ int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err
  * all), except each period-th (0: no exception). */
 struct lf_hf_slide {
     int64_t from, below, period;
-    bool first; /* the exception is the first of each period, not the last */
-    bool only;  /* the class does not read layer_types, which then must agree */
+    enum { LF_HF_LAST = 0, LF_HF_FIRST, LF_HF_SECOND } exception; /* which of each period it is */
+    bool only; /* the class does not read layer_types, which then must agree */
 };
 /* Sets the keys of [model] for windows, from layer_types or `by`. window -1: there is no window;
  * then, if `null`, no layer slides, and otherwise it is an error. */
@@ -364,8 +364,8 @@ int lf_hf_write_mixers(const lf_model_config *c, json_t *o, const struct lf_hf_m
 int lf_hf_set_letters(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
                       const char *letters, lf_err *err);
 /* decoder_sparse_step: every how many layers has experts; mlp_only_layers: these have a plain MLP
- * too. */
-int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+ * too, or the first `first` where it is absent. */
+int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, int64_t first, lf_err *err);
 int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
 /* How many first layers have a plain MLP: key says it, def where it is absent. */
 int lf_hf_read_dense_layers(lf_hf_reader *r, lf_model_config *c, const char *key, int64_t def,

@@ -29,8 +29,11 @@ int lf_hf_get_period(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err
 
 static bool slides_by(const struct lf_hf_slide *by, int64_t l)
 {
+    const int64_t behind = by->exception == LF_HF_LAST    ? l + 1
+                           : by->exception == LF_HF_FIRST ? l
+                                                          : l + by->period - 1;
     return l >= by->from && (by->below == 0 || l < by->below) &&
-           (by->period == 0 || (by->first ? l : l + 1) % by->period);
+           (by->period == 0 || behind % by->period);
 }
 
 /* layer_types into slides[layers]. */
@@ -229,11 +232,14 @@ static int mark_mlp(const lf_hf_reader *r, const lf_model_config *c, json_t *lis
     return 0;
 }
 
-int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, int64_t first, lf_err *err)
 {
     int64_t step = 1;
+    json_t *list = lf_hf_take(r, "mlp_only_layers");
     bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
-    int rc = plain ? mark_mlp(r, c, lf_hf_take(r, "mlp_only_layers"), plain, err) : LF_ENOMEM;
+    int rc = plain ? mark_mlp(r, c, list, plain, err) : LF_ENOMEM;
+    for (int64_t l = 0; l < c->layers && l < first && rc == 0 && !list; l++)
+        plain[l] = true;
     if (rc == 0)
         rc = lf_hf_get_period(r, "decoder_sparse_step", &step, err);
     for (int64_t l = 0; l < c->layers && rc == 0; l++)

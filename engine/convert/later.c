@@ -8,7 +8,7 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text biogpt gpt-sw3 mellum minicpm3 openai-gpt",
+    {"aria_text gpt-sw3 mellum openai-gpt",
      "a table of its keys and tensors, whose operations are known"},
     {"deepseek_vl lighton_ocr qianfan_ocr shieldgemma2",
      "a table of its keys and tensors, whose encoder and decoder are known"},
@@ -33,9 +33,8 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"zaya", "attention with convolutions of queries and keys and values of the token before"},
 
     /* Attention of another kind. */
-    {"flint granite_swa granitemoe_swa", "sinks in attention"},
     {"mimo_v2_flash", "sinks in attention, and values of another size than keys"},
-    {"afmoe laguna", "a gate on what attention returns"},
+    {"laguna", "a gate on what attention returns"},
     {"beam", "a gate on what attention returns, and a sum of layers weighted by depth"},
     {"muse_glimmer muse_spark", "a gate on what attention returns, and norms without weights"},
     {"step3p7", "a gate on what attention returns, and other numbers of heads in windowed layers"},

@@ -310,6 +310,18 @@ static const char *const granite_moe[] = {LLAMA,
                                           "router_renorm=yes",
                                           "router_aux=0.001",
                                           NULL};
+/* Granite with windows; which layers turn comes with the sizes. */
+#define SWASH "layer_mixers=fwww*", "sliding_window=128", "attn_sinks=yes"
+static const char *const granite_swa[] = {
+    LLAMA, SWASH, "norm_eps=1e-5", "rope_theta=10000", "tied_head=yes", NULL};
+static const char *const granite_moe_swa[] = {LLAMA,
+                                              SWASH,
+                                              "norm_eps=1e-6",
+                                              "rope_theta=10000",
+                                              "tied_head=yes",
+                                              "router_renorm=yes",
+                                              "router_aux=0.001",
+                                              NULL};
 /* Command R; R+ has norms of queries and keys besides. */
 static const char *const cohere[] = {LLAMA,
                                      "norm=layer",
@@ -397,6 +409,22 @@ static const char *const exaone_moe[] = {LLAMA,         UNTURNED,           "nor
                                          "qk_norm=yes", "tied_head=no",     "rope_theta=1000000",
                                          V3_ROUTER,     "router_scale=2.5", "layer_mlps=d,m*",
                                          NULL};
+/* Trinity: an MLP in the first layer, or as layer_mlps says; embed_scale comes with the sizes. */
+static const char *const trinity[] = {
+    LLAMA,         UNTURNED,        "norm_eps=1e-5", "rope_theta=10000", "block=sandwich",
+    "qk_norm=yes", "attn_gate=yes", "tied_head=no",  V3_ROUTER,          "layer_mlps=d,m*",
+    NULL};
+/* Flint: its layers come with the sizes. */
+static const char *const flint[] = {LLAMA,
+                                    "norm_eps=1e-6",
+                                    "rope_theta=10000",
+                                    "qk_norm=yes",
+                                    "attn_sinks=yes",
+                                    "tied_head=no",
+                                    "router_score=sigmoid",
+                                    "router_renorm=yes",
+                                    "router_aux=0.0005",
+                                    NULL};
 /* rope_theta, and the numbers that multiply, come with the sizes. */
 static const char *const clova[] = {LLAMA,          "norm_eps=1e-6",  "rope_theta=10000",
                                     "tied_head=no", "block=sandwich", NULL};
@@ -476,6 +504,9 @@ static const char *const llama4[] = {LLAMA,
                                      NULL};
 static const char *const youtu[] = {
     LLAMA, "norm_eps=1e-6", "rope_theta=10000", "rope_interleaved=yes", "tied_head=yes", NULL};
+/* The numbers that multiply come with the sizes. */
+static const char *const minicpm3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=yes",
+                                       NULL};
 
 /* ---- attention among scans ---- */
 
@@ -762,6 +793,12 @@ const struct lf_model_family lf_model_families[] = {
     {"granite", granite},
     {"granite-moe", granite_moe},
     {"granite-moe-shared", granite_moe},
+    {"granite-swa", granite_swa},
+    {"granite-moe-swa", granite_moe_swa},
+    {"trinity", trinity},
+    {"flint", flint},
+    {"minicpm3", minicpm3},
+    {"biogpt", galactica},
     {"cohere", cohere},
     {"olmo2", olmo2},
     {"olmo3", olmo3},

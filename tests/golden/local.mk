@@ -119,6 +119,12 @@ FAMILY_GOLDENS = \
   tests/golden/families/glm4.7-flash \
   tests/golden/families/mistral4 \
   tests/golden/families/granite-moe-shared \
+  tests/golden/families/granite-swa \
+  tests/golden/families/granite-moe-swa \
+  tests/golden/families/trinity \
+  tests/golden/families/flint \
+  tests/golden/families/minicpm3 \
+  tests/golden/families/biogpt \
   tests/golden/families/flex-olmo \
   tests/golden/families/gpt-neo \
   tests/golden/families/iquestcoder \

@@ -45,6 +45,10 @@ OPT = dict(architectures=["OPTForCausalLM"], model_type="opt", _remove_final_lay
 family("opt", **OPT, activation_function="relu")
 family("opt-350m", **dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=10), activation_function="relu")
 family("galactica", **OPT, activation_function="gelu", learned_embeddings=True, scale_embeddings=False)
+family("biogpt", architectures=["BioGptForCausalLM"], model_type="biogpt", activation_dropout=0.0, attention_probs_dropout_prob=0.1, bos_token_id=0,
+       eos_token_id=2, hidden_act="gelu", hidden_dropout_prob=0.1, hidden_size=C, initializer_range=0.02, intermediate_size=2 * C,
+       layer_norm_eps=1e-12, layerdrop=0.0, max_position_embeddings=P, num_attention_heads=H, num_hidden_layers=L, pad_token_id=1,
+       scale_embedding=True, use_cache=True, vocab_size=V)
 family("starcoder", architectures=["GPTBigCodeForCausalLM"], model_type="gpt_bigcode", activation_function="gelu",
        attention_softmax_in_fp32=True, multi_query=True, attn_pdrop=0.1, bos_token_id=0, embd_pdrop=0.1, eos_token_id=0,
        inference_runner=0, initializer_range=0.02, layer_norm_epsilon=1e-5, max_batch_size=None, max_sequence_length=None, n_embd=C,
@@ -222,6 +226,16 @@ family("granite-moe", _T=12, _seed=3, **llama_like("granitemoe", "GraniteMoeForC
 family("granite-moe-shared", _T=12, _seed=3, **llama_like(
     "granitemoeshared", "GraniteMoeSharedForCausalLM", **GRANITE, hidden_size=12, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8,
     shared_intermediate_size=10, num_local_experts=4, num_experts_per_tok=2, output_router_logits=False, router_aux_loss_coef=0.001))
+# Two bases by layer, one of them in a layer with a window; layers that do not turn
+SWA = dict(GRANITE, sliding_window=5, num_hidden_layers=4, layer_rope_theta=[1000.0, 30.0, 0, 1000.0],
+           layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"])
+family("granite-swa", _seed=3, **llama_like("granite_swa", "GraniteSWAForCausalLM", **SWA, mlp_bias=False, hidden_size=12, num_attention_heads=2,
+                                            num_key_value_heads=1, intermediate_size=12, rope_theta=1000.0))
+family("granite-moe-swa", _T=12, _seed=3, **llama_like(
+    "granitemoe_swa", "GraniteMoeSWAForCausalLM", **dict(SWA, num_hidden_layers=3, layer_rope_theta=[1000.0, 1000.0, 0], layer_types=[
+        "full_attention", "sliding_attention", "sliding_attention"]), hidden_size=12, num_attention_heads=2, num_key_value_heads=1,
+    intermediate_size=8, shared_intermediate_size=10, num_local_experts=4, num_experts_per_tok=2, output_router_logits=False,
+    router_aux_loss_coef=0.001, rope_theta=1000.0))
 family("cohere", **llama_like("cohere", "CohereForCausalLM", rms_norm_eps=..., layer_norm_eps=1e-5, logit_scale=0.25, use_qk_norm=False,
                               attention_bias=False, model_max_length=P, tie_word_embeddings=True, pad_token_id=0, rope_theta=8000.0))
 # Rounding an end of the ramp changes it, and so does a tenth more of a beta
@@ -297,6 +311,10 @@ family("youtu", **llama_like(
     "youtu", "YoutuForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=10, q_lora_rank=14,
     qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, attention_bias=False, mlp_bias=False, rope_interleave=True, rope_theta=100.0,
     rms_norm_eps=1e-6, tie_word_embeddings=True, rope_scaling=None, initializer_range=0.05, embedding_initializer_range=0.1))
+family("minicpm3", **llama_like(
+    "minicpm3", "MiniCPM3ForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=2, num_hidden_layers=3, kv_lora_rank=10,
+    q_lora_rank=14, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, attention_bias=False, mlp_bias=False, rope_theta=100.0,
+    tie_word_embeddings=True, rope_scaling=None, initializer_range=0.05, scale_emb=3.5, scale_depth=1.4, dim_model_base=5))
 EXPERTS = dict(hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, num_hidden_layers=3, moe_intermediate_size=8,
                num_experts_per_tok=2, rope_scaling=None)
 family("dots1", _T=12, _seed=8, **llama_like(
@@ -316,6 +334,15 @@ family("exaone-moe", _T=12, _seed=3, **llama_like(
     sliding_window=5, sliding_window_pattern="LLLG", rope_theta=1000.0, num_nextn_predict_layers=0,
     layer_types=["sliding_attention"] * 3 + ["full_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3,
     is_moe_layer=[False] + [True] * 3, sliding_windows=[5] * 3 + [0], mtp_layer_types=["full_attention"], mtp_sliding_windows=[0]))
+family("trinity", _T=12, _seed=4, **llama_like(
+    "afmoe", "AfmoeForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, num_shared_experts=1, num_dense_layers=1, route_scale=2.826,
+    global_attn_every_n_layers=4, sliding_window=5, mup_enabled=True, rope_theta=1000.0, score_func="sigmoid", route_norm=True, n_group=1,
+    topk_group=1, num_expert_groups=1, num_limited_groups=1, load_balance_coeff=0.001, use_grouped_mm=True,
+    layer_types=["sliding_attention"] * 3 + ["full_attention"]))
+family("flint", _T=12, _seed=8, **llama_like(
+    "flint", "FlintForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, shared_expert_intermediate_size=10, sliding_window=5,
+    norm_topk_prob=True, router_aux_loss_coef=0.0005, mlp_only_layers=[0], decoder_sparse_step=1, attention_bias=False, rope_theta=1000.0,
+    layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]))
 # Chunks and lengths of growth that end at different tokens
 family("llama4", _T=14, _seed=3, **llama_like(
     "llama4_text", "Llama4ForCausalLM", **dict(EXPERTS, num_hidden_layers=4, moe_intermediate_size=..., num_experts_per_tok=1, rope_scaling=dict(

@@ -109,9 +109,13 @@ static bool takes(json_t *kinds, const char *kind)
  * a spread without any. */
 static bool is_zero_for_null(const char *key, json_t *kinds, const json_t *v)
 {
-    static const char *const counts[] = {"router_aux_loss_coef",   "moe_layer_start_index",
-                                         "moe_num_shared_experts", "num_local_experts",
-                                         "n_routed_experts",       "init_std"};
+    static const char *const counts[] = {"router_aux_loss_coef",
+                                         "moe_layer_start_index",
+                                         "moe_num_shared_experts",
+                                         "num_local_experts",
+                                         "n_routed_experts",
+                                         "num_dense_layers",
+                                         "init_std"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (strcmp(key, counts[i]) == 0)
             return false;
