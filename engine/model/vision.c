@@ -166,6 +166,8 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         int64_t value;
     } sizes[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads},
                  {"head_dim", c->head_dim}, {"ffn", c->ffn},       {"patch_dim", c->patch_dim}};
+    if (lf_vision_check_stages(c, err) != 0)
+        return LF_EINVAL;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value <= 0)
             return lf_fail(err, LF_EINVAL, "a vision encoder needs %s", sizes[i].name);
@@ -188,8 +190,6 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "rope_side is a share of the side of positions: give them");
     if (c->bare_keys && !c->qkv_bias)
         return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
-    if (lf_vision_check_stages(c, err) != 0)
-        return LF_EINVAL;
     if (!c->rope && c->positions <= 0 && !c->stage_layers.n)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)

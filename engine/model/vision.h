@@ -88,7 +88,8 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
-/* Fills in what is 0: layers, hidden and heads of stages, head_dim. */
+/* Fills in what is 0: layers, hidden and heads of stages, head_dim. trained_windows that are all 0
+ * become none. */
 void lf_vision_settle(lf_vision_config *c);
 /* What lf_vision_check refuses of stages and of keys that nothing reads without them. */
 int lf_vision_check_stages(const lf_vision_config *c, lf_err *err);
