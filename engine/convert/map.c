@@ -108,6 +108,16 @@ struct place {
     const char *p; /* "weight", "bias" or NULL */
 };
 
+static int64_t stage_of(const struct place *at)
+{
+    return lf_vision_stage_at(&at->in->config->vision, at->layer);
+}
+
+static int64_t first_of(const struct place *at)
+{
+    return lf_vision_stage_of(&at->in->config->vision, stage_of(at)).first;
+}
+
 /* Pattern with its placeholders filled in. */
 static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct place *at,
                      lf_err *err)
@@ -121,6 +131,10 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
         }
         if (pattern[i + 1] == 'L')
             lf_buf_addf(&b, "%lld", (long long)at->layer);
+        else if (pattern[i + 1] == 'S')
+            lf_buf_addf(&b, "%lld", (long long)stage_of(at));
+        else if (pattern[i + 1] == 'B')
+            lf_buf_addf(&b, "%lld", (long long)(at->layer - first_of(at)));
         else if (pattern[i + 1] == 'E')
             lf_buf_addf(&b, "%lld", (long long)at->expert);
         else if (pattern[i + 1] == 'N')
@@ -520,8 +534,9 @@ static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_f
                   const struct scope *in, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
-    const bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
-               params = strstr(row->outside, "{P}"), heads = lf_map_of_head(row);
+    const bool layers = strstr(row->outside, "{L}") || strstr(row->outside, "{S}"),
+               each = strstr(row->outside, "{E}"), params = strstr(row->outside, "{P}"),
+               heads = lf_map_of_head(row);
     const char *name = name_of(m, row, form, err);
     const int64_t rows = heads ? in->heads : layers ? in->layers : 1;
     int rc = name ? 0 : LF_ENOMEM;

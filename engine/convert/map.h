@@ -9,7 +9,8 @@
  *
  * {L} stands for every layer of the decoder, an encoder or the taps of one, {E} for every
  * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
- * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Rows are
+ * mtp_layers, counted from 0, {S} for the stage of an encoder that has layer {L}, {B} for which of
+ * its layers that is, and {H} for the layer of ours that it is, {N} + {M}. Rows are
  * expanded over the tensors that our model declares (lf_decoder_declare). A row whose tensors are
  * not declared (no biases, a dense layer) stands for nothing, so one table covers all variants of a
  * family.

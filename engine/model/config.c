@@ -32,7 +32,7 @@ static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", "t5", NULL};
 static const char *const output_names[] = {"tokens", "score", "labels", NULL};
-static const char *const class_read_names[] = {"class", "mean", "both", NULL};
+const char *const lf_class_reads[] = {"class", "mean", "both", NULL};
 static const char *const dual_read_names[] = {"class", "attention", NULL};
 static const char *const labels_of_names[] = {"text", "token", "span", NULL};
 static const char *const label_row_names[] = {"last", "first", NULL};
@@ -40,6 +40,7 @@ static const char *const label_head_names[] = {"plain", "tanh", "relu", "transfo
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const mtp_mlp_names[] = {"last", "dense", NULL};
 static const char *const mtp_norm_names[] = {"own", "final", NULL};
+static const char *const merge_norm_names[] = {"together", "behind", "each", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
 static const char *const mixer_letters[] = {"fwhnsgklbc", NULL};
@@ -275,6 +276,16 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(vision.windows, ""),
     COUNT(vision.window, 0, 4096, ""),
     LIST(vision.full_layers, 0, 4095),
+    LIST(vision.stage_layers, 1, 4096),
+    LIST(vision.stage_widths, 1, 1 << 20),
+    LIST(vision.stage_heads, 1, 65536),
+    ENUM(vision.merge_norm, merge_norm_names, ""),
+    BOOL(vision.merge_bias, ""),
+    COUNT(vision.grid, 0, 4096, ""),
+    BOOL(vision.shifted, ""),
+    BOOL(vision.cosine, ""),
+    BOOL(vision.out_norm, ""),
+    LIST(vision.trained_windows, 0, 4096),
     REAL(vision.init_std, 0, 10, ""),
     REAL(vision.layer_scale_init, 0, 10, ""),
     COUNT(vision.read_layers, 0, 4096, ""),
@@ -286,7 +297,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(mae.heads, 1, 65536, ""),
     COUNT(mae.ffn, 0, 1 << 24, ""),
     COUNT(classes.labels, 0, 1 << 20, ""),
-    ENUM(classes.read, class_read_names, ""),
+    ENUM(classes.read, lf_class_reads, ""),
     COUNT(dual.dim, 0, 1 << 20, "0"),
     ENUM(dual.read, dual_read_names, "class"),
     BOOL(dual.text_bias, "no"),
