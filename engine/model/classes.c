@@ -62,8 +62,7 @@ int lf_classes_check(lf_model_config *c, lf_err *err)
         return refuse(c, "classes.labels", "it is of pictures, which needs vision.family", err);
     if (c->classes.labels < 2)
         return refuse(c, "classes.labels", "of one class there is nothing to tell", err);
-    if (!c->vision.head_dim && c->vision.heads)
-        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    lf_vision_settle(&c->vision);
     int rc = check_keys(c, err);
     if (rc == 0)
         rc = check_read(c, err);

@@ -39,6 +39,7 @@ static const char *const label_head_names[] = {"plain", "tanh", "relu", "transfo
 static const char *const mtp_join_names[] = {"embed_hidden", "hidden_embed", NULL};
 static const char *const mtp_mlp_names[] = {"last", "dense", NULL};
 static const char *const mtp_norm_names[] = {"own", "final", NULL};
+static const char *const merge_norm_names[] = {"together", "behind", "each", NULL};
 static const char *const projector_names[] = {"linear", "mlp", NULL};
 static const char *const projector_norm_names[] = {"none", "rms", "layer", NULL};
 static const char *const mixer_letters[] = {"fwhnsgklbc", NULL};
@@ -273,6 +274,16 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(vision.windows, ""),
     COUNT(vision.window, 0, 4096, ""),
     LIST(vision.full_layers, 0, 4095),
+    LIST(vision.stage_layers, 1, 4096),
+    LIST(vision.stage_widths, 1, 1 << 20),
+    LIST(vision.stage_heads, 1, 65536),
+    ENUM(vision.merge_norm, merge_norm_names, ""),
+    BOOL(vision.merge_bias, ""),
+    COUNT(vision.grid, 0, 4096, ""),
+    BOOL(vision.shifted, ""),
+    BOOL(vision.cosine, ""),
+    BOOL(vision.out_norm, ""),
+    LIST(vision.trained_windows, 0, 4096),
     REAL(vision.init_std, 0, 10, ""),
     REAL(vision.layer_scale_init, 0, 10, ""),
     COUNT(vision.read_layers, 0, 4096, ""),

@@ -82,11 +82,14 @@ enum lf_model_label_head {
 enum lf_model_mtp_join { LF_MTP_EMBED_HIDDEN = 0, LF_MTP_HIDDEN_EMBED };
 enum lf_model_mtp_mlp { LF_MTP_MLP_LAST = 0, LF_MTP_MLP_DENSE };
 enum lf_model_mtp_norm { LF_MTP_NORM_OWN = 0, LF_MTP_NORM_FINAL };
+/* Where the norm of a merge stands: of all merged patches together, behind the product, of each
+ * patch. */
+enum lf_merge_norm { LF_MERGE_TOGETHER = 0, LF_MERGE_BEHIND, LF_MERGE_EACH };
 enum lf_projector_kind { LF_PROJECTOR_LINEAR = 0, LF_PROJECTOR_MLP };
 enum lf_projector_norm { LF_PROJECTOR_NO_NORM = 0, LF_PROJECTOR_RMS, LF_PROJECTOR_LAYER };
 enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
 
-#define LF_MODEL_MAX_KEYS    240
+#define LF_MODEL_MAX_KEYS    256
 #define LF_MODEL_ORIGIN      120
 #define LF_MODEL_MAX_TAPS    16  /* of an encoder */
 #define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
@@ -168,6 +171,24 @@ typedef struct lf_vision_config {
     bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
     int64_t window;   /* patches of a window's side, a multiple of projector.merge */
     lf_model_list full_layers;
+    /* Stages (Liu et al. 2021, Swin; 2022, ConvNeXt): layers, widths and heads of each, of which the
+     * last are hidden and heads; ffn is of the last, and of others as many times their width. Empty:
+     * there is one stage. From one to the next 2 x 2 patches become one, by a norm (merge_norm,
+     * enum lf_merge_norm) and a product, which has a bias with merge_bias */
+    lf_model_list stage_layers, stage_widths, stage_heads;
+    int merge_norm;
+    bool merge_bias;
+    int64_t grid; /* with stages: all pictures have so many patches a side */
+    /* attention within windows, which lie half a window further in every second layer of a stage,
+     * with a number of each head for how far a key is from the query, up and sideways (Swin) */
+    bool shifted;
+    /* the cosine of queries and keys times a number of the head, and an MLP of two layers makes the
+     * numbers of distances (Liu et al. 2022, Swin v2) */
+    bool cosine;
+    bool out_norm; /* norms stand behind attention and MLP, before their results are added */
+    /* with cosine: the side of the windows by which distances are measured, of each stage; 0 or
+     * none: its own */
+    lf_model_list trained_windows;
     double init_std, layer_scale_init;
     /* What of it is read: the stream behind so many layers (0: all; LLaVA reads the last but one),
      * without final_norm unless all layers run and read_norm is set. Tensors that nothing reads

@@ -730,6 +730,9 @@ static int check_sight(lf_model_config *c, lf_err *err)
     if (c->vision.distill_token)
         CONTRADICTION("vision.distill_token", "it is of a model that tells classes of pictures "
                                               "(classes.labels): nothing of a text reads it");
+    if (c->vision.stage_layers.n)
+        CONTRADICTION("vision.stage_layers", "it is of a model that tells classes of pictures "
+                                             "(classes.labels): no projector reads its rows");
     if (c->altup_streams)
         CONTRADICTION("altup_streams", "rows of pictures enter one stream: leave out "
                                        "vision.family");
@@ -738,8 +741,7 @@ static int check_sight(lf_model_config *c, lf_err *err)
                                        "read: leave out vision.family");
     if (c->prefix_last && (c->mask != LF_MASK_PREFIX || c->position == LF_POS_ROPE2D))
         CONTRADICTION("prefix_last", "it is for mask = prefix, without position = rope2d");
-    if (!c->vision.head_dim && c->vision.heads)
-        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    lf_vision_settle(&c->vision);
     int rc = lf_vision_check(&c->vision, err);
     if (rc == 0)
         rc = check_projector(c, err);
@@ -844,8 +846,7 @@ static int check_labels(const lf_model_config *c, lf_err *err)
 
 static int check_encoder(lf_model_config *c, lf_err *err)
 {
-    if (!c->vision.head_dim && c->vision.heads)
-        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    lf_vision_settle(&c->vision);
     return lf_vision_check(&c->vision, err);
 }
 

@@ -54,6 +54,9 @@ static int check_switches(const lf_model_config *c, lf_err *err)
                       "windows are of neighbours, most of which mae.layers hides; take a family "
                       "whose layers see all of a picture",
                       err);
+    if (v->stage_layers.n)
+        return refuse(c, "vision.stage_layers",
+                      "hidden patches leave holes in the grid that stages merge", err);
     if (v->distill_token)
         return refuse(c, "vision.distill_token", "nothing reads it with mae.layers", err);
     if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
@@ -74,8 +77,7 @@ int lf_mae_check(lf_model_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "[model] needs mae.%s", c->mae.hidden ? "heads" : "hidden");
     if (!c->mae.ffn)
         c->mae.ffn = 4 * c->mae.hidden;
-    if (!c->vision.head_dim && c->vision.heads)
-        c->vision.head_dim = c->vision.hidden / c->vision.heads;
+    lf_vision_settle(&c->vision);
     int rc = check_keys(c, err);
     if (rc == 0)
         rc = check_switches(c, err);

@@ -182,7 +182,9 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "rope_side is a share of the side of positions: give them");
     if (c->bare_keys && !c->qkv_bias)
         return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
-    if (!c->rope && c->positions <= 0)
+    if (lf_vision_check_stages(c, err) != 0)
+        return LF_EINVAL;
+    if (!c->rope && c->positions <= 0 && !c->stage_layers.n)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)
         return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");

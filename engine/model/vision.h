@@ -68,6 +68,21 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* Fills in what is 0: layers, hidden and heads of stages, head_dim. */
+void lf_vision_settle(lf_vision_config *c);
+/* What lf_vision_check refuses of stages and of keys that nothing reads without them. */
+int lf_vision_check_stages(const lf_vision_config *c, lf_err *err);
+enum { LF_VISION_STAGES = 8 }; /* at most */
+/* A stage: its layers are first ... first + layers - 1. */
+struct lf_vision_stage {
+    int64_t first, layers;
+    int64_t width, heads, head_dim, ffn;
+    int64_t side; /* rows of a picture's side in it; 0 without stages */
+};
+/* How many there are, which one has a layer, and one of them, counted from 0. */
+int64_t lf_vision_stages(const lf_vision_config *c);
+int64_t lf_vision_stage_at(const lf_vision_config *c, int64_t layer);
+struct lf_vision_stage lf_vision_stage_of(const lf_vision_config *c, int64_t s);
 /* Rows of a picture before its patches: class token and distill token. */
 int64_t lf_vision_tokens(const lf_vision_config *c);
 /* Patches of the side of the square that has positions; 0: there is none. */
@@ -102,6 +117,11 @@ struct lf_vision_rows {
      * by row with the inputs path.*, which are 0 or 1 / (1 - p) for all rows of a picture */
     bool drop_path;
 };
+/* With stages: pictures that there is room for, rows of a stage, and of what the encoder gives.
+ * Picture i has the rows from i side^2 on, of its sides row by row. Without, the last is rows. */
+int64_t lf_vision_pictures(const lf_vision_config *c, const struct lf_vision_rows *r);
+int64_t lf_vision_stage_rows(const lf_vision_config *c, const struct lf_vision_rows *r, int64_t s);
+int64_t lf_vision_end_rows(const lf_vision_config *c, const struct lf_vision_rows *r);
 /* Appends the encoder to g and returns its rows [R, lf_vision_width]. deep[i] is what the layer
  * tap[i] gives, counted from 0; tap ascends (deep features of Qwen3-VL). */
 lf_val lf_vision_encode(const lf_vision *v, lf_graph *g, const struct lf_vision_rows *r,
