@@ -11,6 +11,7 @@
 #include "engine/base/str.h"
 #include "engine/graph/pstore.h"
 #include "engine/model/decoder.h"
+#include "engine/model/vision.h"
 
 #define MAX_NAMED 6 /* tensors that one message names */
 
@@ -108,6 +109,14 @@ struct place {
     const char *p; /* "weight", "bias" or NULL */
 };
 
+/* Of the layer's stage: its number (S), that of the next one (T), the layer within it (I). */
+static int64_t in_stages(const struct place *at, char what)
+{
+    const lf_vision_config *v = &at->in->config->vision;
+    const int64_t stage = lf_vision_stage_at(v, at->layer);
+    return what == 'I' ? at->layer - lf_vision_stage_of(v, stage).first : stage + (what == 'T');
+}
+
 /* Pattern with its placeholders filled in. */
 static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct place *at,
                      lf_err *err)
@@ -127,6 +136,8 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
             lf_buf_addf(&b, "%lld", (long long)at->in->config->layers);
         else if (pattern[i + 1] == 'M')
             lf_buf_addf(&b, "%lld", (long long)at->head);
+        else if (strchr("STI", pattern[i + 1]))
+            lf_buf_addf(&b, "%lld", (long long)in_stages(at, pattern[i + 1]));
         else if (pattern[i + 1] == 'H')
             lf_buf_addf(&b, "%lld", (long long)(at->in->config->layers + at->head));
         else
@@ -177,9 +188,10 @@ static void turn(lf_map *m, int i, int ours, int64_t blocks, int64_t rows, int64
 
 static int join_cells(lf_map *m, int i, int64_t cells, lf_err *err)
 {
-    const struct lf_map_item *it = &m->items[i];
-    turn(m, i, it->ours[0], it->shape[0], cells, it->shape[1] / cells, cells);
-    return join(m, i, rows_at(0, cells, it->ours[0], 0), err);
+    const int ours = m->items[i].ours[0];
+    const struct lf_map_ours *o = &m->ours[ours];
+    turn(m, i, ours, o->shape[0], cells, o->shape[1] / cells, cells);
+    return join(m, i, rows_at(0, cells, ours, 0), err);
 }
 
 static bool is_stack(enum lf_map_kind k)
@@ -261,6 +273,8 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
         return join_pixels(m, i, err);
     case LF_MAP_CELLS:
         return join_cells(m, i, c->projector.merge * c->projector.merge, err);
+    case LF_MAP_MERGE:
+        return join_cells(m, i, 4, err);
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
         return add_seg(&m->of_item[i], rows_at(0, rows_of(o), it->ours[0], 0), err);
     case LF_MAP_IGNORED:
@@ -273,6 +287,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_SCALAR:
     case LF_MAP_CONV:
     case LF_MAP_CONV_T:
+    case LF_MAP_PLANE:
         return join(m, i, rows_at(0, rows_of(o), it->ours[0], 0), err);
     }
     return 0;
@@ -297,6 +312,15 @@ static bool shape_view(struct lf_map_item *it)
     case LF_MAP_CONV:
         it->ndim = 4;
         memcpy(shape, (int64_t[]){rows, 3, side, side}, 4 * sizeof *shape);
+        break;
+    case LF_MAP_MERGE:
+        it->ndim = 4;
+        memcpy(shape, (int64_t[]){rows, cols / 4, 2, 2}, 4 * sizeof *shape);
+        break;
+    case LF_MAP_PLANE:
+        it->ndim = 4;
+        shape[1] = 1;
+        shape[2] = shape[3] = (int64_t)llround(sqrt((double)cols));
         break;
     case LF_MAP_CONV_T:
         it->ndim = 5;
