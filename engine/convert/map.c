@@ -194,6 +194,19 @@ static int join_cells(lf_map *m, int i, int64_t cells, lf_err *err)
     return join(m, i, rows_at(0, cells, ours, 0), err);
 }
 
+/* A column of ours has D numbers of patch (row r, column c), number 2 c + r; the outside tensor has
+ * the four of a channel beside each other, number 2 r + c. */
+static int join_merge(lf_map *m, int i, lf_err *err)
+{
+    const int ours = m->items[i].ours[0];
+    const struct lf_map_ours *o = &m->ours[ours];
+    int rc = 0;
+    turn(m, i, ours, o->shape[0], 4, o->shape[1] / 4, 4);
+    for (int64_t k = 0; k < 4 && rc == 0; k++)
+        rc = join(m, i, rows_at(k, 1, ours, k / 2 + k % 2 * 2), err);
+    return rc;
+}
+
 static bool is_stack(enum lf_map_kind k)
 {
     return k == LF_MAP_STACK || k == LF_MAP_STACK_T || k == LF_MAP_DEPTHWISE;
@@ -274,7 +287,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_CELLS:
         return join_cells(m, i, c->projector.merge * c->projector.merge, err);
     case LF_MAP_MERGE:
-        return join_cells(m, i, 4, err);
+        return join_merge(m, i, err);
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
         return add_seg(&m->of_item[i], rows_at(0, rows_of(o), it->ours[0], 0), err);
     case LF_MAP_IGNORED:

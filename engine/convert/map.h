@@ -35,8 +35,8 @@
  *     SCALAR    ours is [1], the outside tensor has no dimension
  *     INNER     ours is [n], the outside tensor [1, 1, n, 1]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
- *     MERGE     ours is [C, 4 D] of 2 x 2 patches side by side, row by row, the outside tensor a
- *               convolution [C, D, 2, 2]
+ *     MERGE     ours is [C, 4 D] of 2 x 2 patches side by side, column by column, the outside
+ *               tensor a convolution [C, D, 2, 2]
  *     PLANE     ours is [C, K K], the outside tensor a depthwise convolution [C, 1, K, K]
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
