@@ -109,12 +109,12 @@ struct place {
     const char *p; /* "weight", "bias" or NULL */
 };
 
-/* Of the layer's stage: its number (S), that of the next one (T), the layer within it (I). */
+/* Of the layer's stage: its number (S), that of the next one (T), the layer within it (B). */
 static int64_t in_stages(const struct place *at, char what)
 {
     const lf_vision_config *v = &at->in->config->vision;
     const int64_t stage = lf_vision_stage_at(v, at->layer);
-    return what == 'I' ? at->layer - lf_vision_stage_of(v, stage).first : stage + (what == 'T');
+    return what == 'B' ? at->layer - lf_vision_stage_of(v, stage).first : stage + (what == 'T');
 }
 
 /* Pattern with its placeholders filled in. */
@@ -136,7 +136,7 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
             lf_buf_addf(&b, "%lld", (long long)at->in->config->layers);
         else if (pattern[i + 1] == 'M')
             lf_buf_addf(&b, "%lld", (long long)at->head);
-        else if (strchr("STI", pattern[i + 1]))
+        else if (strchr("STB", pattern[i + 1]))
             lf_buf_addf(&b, "%lld", (long long)in_stages(at, pattern[i + 1]));
         else if (pattern[i + 1] == 'H')
             lf_buf_addf(&b, "%lld", (long long)(at->in->config->layers + at->head));
@@ -557,8 +557,10 @@ static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_f
                   const struct scope *in, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
-    const bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
-               params = strstr(row->outside, "{P}"), heads = lf_map_of_head(row);
+    const bool layers = strstr(row->outside, "{L}") || strstr(row->outside, "{S}") ||
+                        strstr(row->outside, "{T}"),
+               each = strstr(row->outside, "{E}"), params = strstr(row->outside, "{P}"),
+               heads = lf_map_of_head(row);
     const char *name = name_of(m, row, form, err);
     const int64_t rows = heads ? in->heads : layers ? in->layers : 1;
     int rc = name ? 0 : LF_ENOMEM;

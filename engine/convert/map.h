@@ -10,7 +10,7 @@
  * {L} stands for every layer of the decoder, an encoder or the taps of one, {E} for every
  * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
  * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Of an encoder
- * of pictures with stages {S} stands for the stage of layer {L}, {T} for the one after it and {I}
+ * of pictures with stages {S} stands for the stage of layer {L}, {T} for the one after it and {B}
  * for the number of the layer within its stage. Rows are
  * expanded over the tensors that our model declares (lf_decoder_declare). A row whose tensors are
  * not declared (no biases, a dense layer) stands for nothing, so one table covers all variants of a
