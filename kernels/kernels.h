@@ -781,6 +781,7 @@ struct lf_k_dropout {
 /* ---- state-space and linear-attention mixers ------------------------------------------------- */
 
 #include "kernels/altup.h"
+#include "kernels/dwconv.h"
 #include "kernels/scan.h"
 #include "kernels/xielu.h"
 
@@ -904,6 +905,9 @@ struct lf_k_moe_balance {
     X(glu_bwd)                                                                                     \
     X(xielu_fwd)                                                                                   \
     X(xielu_bwd)                                                                                   \
+    X(dwconv_fwd)                                                                                  \
+    X(dwconv_bwd)                                                                                  \
+    X(turn_rows)                                                                                   \
     X(altup_mix)                                                                                   \
     X(altup_mix_dw)                                                                                \
     X(match_rms_fwd)                                                                               \
