@@ -21,6 +21,9 @@ kernels_libkernels_a_SOURCES += kernels/cuda/altup.c
 LF_CU_CODE += kernels/cuda/xielu.cu
 LF_CU_HEAD += kernels/cuda/xielu.h
 kernels_libkernels_a_SOURCES += kernels/cuda/xielu.c
+LF_CU_CODE += kernels/cuda/dwconv.cu
+LF_CU_HEAD += kernels/cuda/dwconv.h
+kernels_libkernels_a_SOURCES += kernels/cuda/dwconv.c
 LF_CU_CODE += kernels/cuda/fp8.cu
 LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h engine/base/bits.h
 kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
@@ -32,7 +35,7 @@ if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
 CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
-$(LF_CU_FATBINS): kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
+$(LF_CU_FATBINS): kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/dwconv.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
 # What every bit depends on (dev.h, "Numbers"). Last on the line, where NVCCFLAGS cannot undo it.
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
@@ -124,6 +127,13 @@ TESTS += tests/op/cuda_xielu_test
 tests_op_cuda_xielu_test_SOURCES = tests/op/xielu_test.c $(LF_CUDA_OP)
 tests_op_cuda_xielu_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_xielu_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Convolutions over pictures.
+check_PROGRAMS += tests/op/cuda_dwconv_test
+TESTS += tests/op/cuda_dwconv_test
+tests_op_cuda_dwconv_test_SOURCES = tests/op/dwconv_test.c $(LF_CUDA_OP)
+tests_op_cuda_dwconv_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_dwconv_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 # 8-bit floats.
 check_PROGRAMS += tests/op/cuda_fp8_test

@@ -1,5 +1,5 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
-LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c kernels/cpu/mix.c kernels/cpu/xielu.c kernels/cpu/altup.c \
+LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c kernels/cpu/mix.c kernels/cpu/xielu.c kernels/cpu/dwconv.c kernels/cpu/altup.c \
   kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
   kernels/cpu/attn_paged.c kernels/cpu/scan.h kernels/cpu/scan_chunk.c kernels/cpu/scan_fwd.c kernels/cpu/scan_bwd.c \
@@ -39,6 +39,10 @@ check_PROGRAMS += tests/op/xielu_test
 TESTS += tests/op/xielu_test
 tests_op_xielu_test_SOURCES = tests/op/xielu_test.c tests/op/op_test.h
 tests_op_xielu_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/dwconv_test
+TESTS += tests/op/dwconv_test
+tests_op_dwconv_test_SOURCES = tests/op/dwconv_test.c tests/op/op_test.h
+tests_op_dwconv_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 check_PROGRAMS += tests/op/altup_test
 TESTS += tests/op/altup_test
 tests_op_altup_test_SOURCES = tests/op/altup_test.c tests/op/op_test.h

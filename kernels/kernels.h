@@ -107,7 +107,7 @@ struct lf_step_record {
     /* of each head beyond the first: the weight of its loss / trained tokens of the whole optimizer
      * step */
     float more_inv;
-    int32_t reserved2;
+    float average; /* what the averages of weights take of the new ones (adamw): in [0, 1] */
     /* device -> host */
     double loss_sum; /* sum over trained tokens of this step of -log p */
     double z_sum;    /* sum over trained tokens of logsumexp^2 */
@@ -786,6 +786,7 @@ struct lf_k_dropout {
 /* ---- state-space and linear-attention mixers ------------------------------------------------- */
 
 #include "kernels/altup.h"
+#include "kernels/dwconv.h"
 #include "kernels/scan.h"
 #include "kernels/xielu.h"
 
@@ -801,6 +802,7 @@ struct lf_opt_tensor {
     void *m, *v;   /* Adam's moments */
     const float *grad;
     void *copy;                       /* compute copy refreshed from master, or NULL */
+    float *ema;                       /* exponential moving average of the weights, or NULL */
     uint8_t copy_type;                /* type of the copy: bf16; on GPUs fp16 too */
     uint8_t master_type, moment_type; /* f32 or bf16 */
     /* Philox site of the random numbers that round to bf16; each tensor has another */
@@ -839,8 +841,9 @@ struct lf_k_grad_norm {
  *   m = b1 m + (1 - b1) g
  *   v = b2 v + (1 - b2) g^2
  *   p -= lr * (m / bias_corr1) / (sqrt(v / bias_corr2) + eps)
- * All of it is f32. p uses the new m and v before they are rounded. With rec->skip != 0 nothing is
- * written.
+ *   ema += rec->average * (p - ema), and p itself where rec->average is 1
+ * All of it is f32. p uses the new m and v before they are rounded, and ema the new p before it is
+ * rounded. With rec->skip != 0 nothing is written.
  *
  * Values stored in bf16 are rounded to nearest even or, with `stochastic`, up or down at random
  * (Gupta et al. 2015). The probability of rounding up makes the expected value exact, so changes
@@ -909,6 +912,9 @@ struct lf_k_moe_balance {
     X(glu_bwd)                                                                                     \
     X(xielu_fwd)                                                                                   \
     X(xielu_bwd)                                                                                   \
+    X(dwconv_fwd)                                                                                  \
+    X(dwconv_bwd)                                                                                  \
+    X(turn_rows)                                                                                   \
     X(altup_mix)                                                                                   \
     X(altup_mix_dw)                                                                                \
     X(match_rms_fwd)                                                                               \

@@ -1,7 +1,7 @@
 # Kernels. libkernels.a chooses the instruction set; libcpu_<isa>.a hold the same sources compiled once for each; libcpucore.a
 # holds what all of them call. Every source in LF_CPU_ISA_SOURCES wraps its external names in LF_SYM (kernels/cpu/cpu.h).
 noinst_LIBRARIES += kernels/libkernels.a kernels/libcpu_plain.a kernels/libcpucore.a
-kernels_libkernels_a_SOURCES = kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h kernels/cpu/isa.c
+kernels_libkernels_a_SOURCES = kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/dwconv.h kernels/altup.h kernels/cpu/isa.c
 kernels_libcpucore_a_SOURCES = kernels/cpu/cpu.h kernels/cpu/isa.h kernels/cpu/queue.c kernels/cpu/team.h kernels/cpu/team.c kernels/cpu/peak.h kernels/cpu/peak.c
 
 LF_CPU_ISA_SOURCES = kernels/cpu/table.c kernels/cpu/simd.h

@@ -11,6 +11,7 @@
 /* s = x (+ delta) y = (s - mean) * rstd * (w + w_offset) + b
  *   RMSNorm:   mean = 0, rstd = 1/sqrt(mean(s^2) + eps)
  *   LayerNorm: rstd = 1/sqrt(var + eps), with the biased variance
+ *   affine:    mean = 0, rstd = 1 (Touvron et al. 2021, ResMLP)
  *
  * Row (t, h), t < rows, h < heads, stands at base + t * ld + h * c. heads is 1 for hidden rows and
  * larger for QK-norm inside qkv rows. The heads share w and b [c]. With each, w and b are [heads *
@@ -32,8 +33,9 @@ struct lf_k_norm_fwd {
     float *mean, *rstd;
     int64_t ldx, lddelta, ldsum, ldy;
     float eps, w_offset;
-    bool layer; /* LayerNorm, else RMSNorm */
-    bool each;  /* each head has its own w and b */
+    bool layer;  /* LayerNorm, else RMSNorm */
+    bool affine; /* with layer: y = s w + b */
+    bool each;   /* each head has its own w and b */
     uint8_t x_type, y_type, w_type;
     float *sums, *squares;        /* [rows], or NULL */
     const float *total_x, *total; /* [rows], or NULL */
@@ -43,6 +45,8 @@ struct lf_k_norm_fwd {
 static inline bool lf_norm_part_fits(const struct lf_k_norm_fwd *a)
 {
     const int asked = (a->sums != NULL) + (a->squares != NULL) + (a->total != NULL);
+    if (a->affine)
+        return a->layer && asked == 0 && !a->total_x;
     if (asked == 0)
         return a->total_x == NULL;
     return asked == 1 && a->heads == 1 && !a->delta &&
@@ -66,7 +70,7 @@ struct lf_k_norm_bwd {
     float *dw, *db;
     int64_t ldx, lddy, lddres, lddx;
     float w_offset;
-    bool layer, each, accumulate;
+    bool layer, affine, each, accumulate;
     uint8_t x_type, dy_type, w_type; /* dx has x_type */
     float *dots;                     /* [rows, 1 or 2], or NULL */
     const float *total;              /* as dots */

@@ -126,6 +126,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                     .dtype = lf_optset_choice(o, "dtype"),
                                     .quantize = lf_optset_choice(o, "quantize"),
                                     .parts = lf_optset_choice(o, "parts"),
+                                    .averages = lf_optset_choice(o, "weights") == 1,
                                     .file_bytes = lf_optset_int(o, "max_file"),
                                     .family = lf_optset_str(o, "family"),
                                     .tokenizer = lf_optset_str(o, "tokenizer"),
@@ -413,6 +414,10 @@ static int run(void *self, lf_comm *comm, lf_err *err)
                        v->c.from);
     if (v->c.parts && form != LF_FORM_HF)
         return lf_fail(err, LF_EINVAL, "parts is of an import from Hugging Face; %s is none",
+                       v->c.from);
+    if (v->c.averages && (form != LF_FORM_CHECKPOINT || adapter))
+        return lf_fail(err, LF_EINVAL,
+                       "weights = ema is of an export of a whole model; %s is no checkpoint of one",
                        v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL,

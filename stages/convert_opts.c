@@ -45,6 +45,7 @@ static const lf_opt opts[] = {
      .def = "all",
      .choices = "all|text",
      .help = "import; text: of a model that also sees or hears take the decoder of texts alone"},
+    LF_WEIGHTS_ROW("export: "),
     {.name = "family",
      .group = "model",
      .type = LF_OPT_STR,

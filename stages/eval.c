@@ -134,6 +134,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .score_rows = rows,
                                      .score_docs = rows < 256 ? rows : 256};
     e->run.adapter = lf_optset_str(o, "adapter");
+    e->run.averages = lf_optset_choice(o, "weights") == 1;
     read_requests_options(e, o);
     int rc = lf_infer_ranks_read(&e->ranks, o, err);
     if (rc == 0)

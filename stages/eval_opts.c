@@ -23,6 +23,7 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_INPUT,
      LF_OPT_ADAPTER,
      .help = "adapter that stays beside the weights of checkpoint, of ours or PEFT's"},
+    LF_WEIGHTS_ROW(""),
     {.name = "tokenizer",
      .type = LF_OPT_PATH,
      .cls = ID,

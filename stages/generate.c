@@ -101,6 +101,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .switching = lf_optset_choice(o, "longrope") == 1,
                                      .speculative = lf_optset_choice(o, "speculative") == 1};
     g->run.adapter = lf_optset_str(o, "adapter");
+    g->run.averages = lf_optset_choice(o, "weights") == 1;
     g->show = lf_optset_bool(o, "show");
     g->chat = (struct lf_chat_in){.tokenizer_path = g->tokenizer_path,
                                   .opts = {.file = lf_optset_str(o, "chat_template"),

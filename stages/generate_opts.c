@@ -24,6 +24,7 @@ static const lf_opt opts[] = {
      LF_OPT_ADAPTER,
      .help = "adapter that stays beside the weights of checkpoint, of ours or PEFT's: the bits of "
              "its training"},
+    LF_WEIGHTS_ROW(""),
     {.name = "tokenizer",
      .type = LF_OPT_PATH,
      .cls = ID,

@@ -58,4 +58,12 @@ extern const lf_opt_table *const lf_all_opts[];
         LF_OPT_ROW(.name = "version", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
                    .help = "print the version and exit")
 
+/* Which weights of a checkpoint are meant; to: the call, with what its help ends. */
+#define LF_WEIGHTS_ROW(to)                                                                         \
+    LF_OPT_ROW(.name = "weights", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "trained",   \
+               .choices = "trained|ema",                                                           \
+               .help =                                                                             \
+                   to "those that were trained, or their moving averages (ema of the training "    \
+                      "stages)")
+
 #endif

@@ -410,6 +410,7 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, c.z_loss),
      .help = "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_MTP_ROW,
+    LF_TRAIN_AVERAGE_ROWS,
     LF_TRAIN_STATE_ROWS,
     LF_TRAIN_COMPUTE_ROWS(LF_TRAIN_PRECISIONS_FP8),
     LF_TRAIN_TENSOR_ROW,

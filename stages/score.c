@@ -218,6 +218,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     s->best = lf_optset_bool(o, "best");
     const int64_t rows = lf_optset_int(o, "micro_tokens");
     s->run = (struct lf_rm_opts){.adapter = lf_optset_str(o, "adapter"),
+                                 .averages = lf_optset_choice(o, "weights") == 1,
                                  .threads = lf_stage_threads(o),
                                  .device = lf_stage_device(o),
                                  .compute = lf_stage_precision(o),

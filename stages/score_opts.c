@@ -26,6 +26,7 @@ static const lf_opt opts[] = {
      LF_OPT_ADAPTER,
      .help = "adapter that makes a reward model of checkpoint, as a rule a language model: of "
              "ours or PEFT's"},
+    LF_WEIGHTS_ROW(""),
     {.name = "tokenizer",
      .type = LF_OPT_PATH,
      .cls = ID,

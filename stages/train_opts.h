@@ -205,6 +205,24 @@
                            "by their bytes in each direction; a run may go on with another "       \
                            "share.")
 
+/* filled in */
+#define LF_TRAIN_AVERAGE_ROWS                                                                      \
+    LF_OPT_ROW(.name = "ema", .group = "averages of weights", .type = LF_OPT_FLOAT,                \
+               .cls = LF_OPT_IDENTITY, .def = "0", .max = 0.9999999,                               \
+               .field = LF_OPT_FIELD(CONFIG, c.average.decay),                                     \
+               .help = "keep an exponential moving average of the weights with this decay, such "  \
+                       "as 0.9999, beside them, 4 bytes a parameter; 0: none",                     \
+               .more = "It changes nothing in training and lies in every checkpoint. weights = "   \
+                       "ema of lf-generate, lf-eval, lf-score and lf-convert takes it. Not with "  \
+                       "an adapter."),                                                             \
+        LF_OPT_ROW(.name = "ema_start", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",  \
+                   .max = 1e12, .unit = "steps", .field = LF_OPT_FIELD(CONFIG, c.average.start),   \
+                   .help = "with ema: until after so many steps it is the weights themselves"),    \
+        LF_OPT_ROW(.name = "ema_warmup", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no", \
+                   .field = LF_OPT_FIELD(CONFIG, c.average.warmup),                                \
+                   .help = "with ema: k steps behind its start the decay is at most (1 + k) / "    \
+                           "(10 + k)")
+
 /* filled in directly; of: unit of intervals; made: the unit that numbers checkpoints */
 #define LF_TRAIN_SAVING_ROWS(of, made)                                                             \
     LF_OPT_ROW(.name = "save_interval", .group = "saving", .type = LF_OPT_COUNT,                   \

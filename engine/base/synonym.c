@@ -37,6 +37,10 @@ static const lf_synonym words[] = {
     {"clip_grad", "clip", NULL},
     {"grad_clip", "clip", NULL},
     {"gradient_clipping", "clip", NULL},
+    {"ema_decay", "ema", NULL},
+    {"model_ema", "ema", "the decay of the average, such as 0.9999"},
+    {"model_ema_decay", "ema", NULL},
+    {"use_ema", "ema", "the decay of the average, such as 0.9999"},
     {"optim", NULL, "the optimizer is always AdamW; see moments and masters"},
     {"optimizer", NULL, "the optimizer is always AdamW; see moments and masters"},
     /* length and batch */

@@ -60,6 +60,7 @@ struct lf_convert_opts {
     int dtype;          /* enum lf_convert_dtype */
     int quantize;       /* enum lf_convert_quantize */
     int parts;          /* import: enum lf_convert_parts */
+    bool averages;      /* export: those in place of the weights (ckpt.h, lf_ckpt_averages) */
     int64_t file_bytes; /* a new file of the output begins above this; 0: one file */
     int threads;
     const char *family; /* export: the form to write; NULL: by the family of the model */

@@ -838,6 +838,8 @@ static int quantise(struct export *ex, lf_err *err)
 static int prepare(struct export *ex, lf_err *err)
 {
     int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
+    if (rc == 0 && ex->o->averages)
+        rc = lf_ckpt_averages(ex->ckpt, err);
     if (rc == 0)
         rc = lf_weights_config(&ex->config, ex->ckpt, err);
     if (rc == 0 && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))

@@ -11,6 +11,7 @@
 #include "engine/base/str.h"
 #include "engine/graph/pstore.h"
 #include "engine/model/decoder.h"
+#include "engine/model/vision.h"
 
 #define MAX_NAMED 6 /* tensors that one message names */
 
@@ -108,14 +109,12 @@ struct place {
     const char *p; /* "weight", "bias" or NULL */
 };
 
-static int64_t stage_of(const struct place *at)
+/* Of the layer's stage: its number (S), that of the next one (T), the layer within it (B). */
+static int64_t in_stages(const struct place *at, char what)
 {
-    return lf_vision_stage_at(&at->in->config->vision, at->layer);
-}
-
-static int64_t first_of(const struct place *at)
-{
-    return lf_vision_stage_of(&at->in->config->vision, stage_of(at)).first;
+    const lf_vision_config *v = &at->in->config->vision;
+    const int64_t stage = lf_vision_stage_at(v, at->layer);
+    return what == 'B' ? at->layer - lf_vision_stage_of(v, stage).first : stage + (what == 'T');
 }
 
 /* Pattern with its placeholders filled in. */
@@ -131,16 +130,14 @@ static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct pl
         }
         if (pattern[i + 1] == 'L')
             lf_buf_addf(&b, "%lld", (long long)at->layer);
-        else if (pattern[i + 1] == 'S')
-            lf_buf_addf(&b, "%lld", (long long)stage_of(at));
-        else if (pattern[i + 1] == 'B')
-            lf_buf_addf(&b, "%lld", (long long)(at->layer - first_of(at)));
         else if (pattern[i + 1] == 'E')
             lf_buf_addf(&b, "%lld", (long long)at->expert);
         else if (pattern[i + 1] == 'N')
             lf_buf_addf(&b, "%lld", (long long)at->in->config->layers);
         else if (pattern[i + 1] == 'M')
             lf_buf_addf(&b, "%lld", (long long)at->head);
+        else if (strchr("STB", pattern[i + 1]))
+            lf_buf_addf(&b, "%lld", (long long)in_stages(at, pattern[i + 1]));
         else if (pattern[i + 1] == 'H')
             lf_buf_addf(&b, "%lld", (long long)(at->in->config->layers + at->head));
         else
@@ -191,9 +188,23 @@ static void turn(lf_map *m, int i, int ours, int64_t blocks, int64_t rows, int64
 
 static int join_cells(lf_map *m, int i, int64_t cells, lf_err *err)
 {
-    const struct lf_map_item *it = &m->items[i];
-    turn(m, i, it->ours[0], it->shape[0], cells, it->shape[1] / cells, cells);
-    return join(m, i, rows_at(0, cells, it->ours[0], 0), err);
+    const int ours = m->items[i].ours[0];
+    const struct lf_map_ours *o = &m->ours[ours];
+    turn(m, i, ours, o->shape[0], cells, o->shape[1] / cells, cells);
+    return join(m, i, rows_at(0, cells, ours, 0), err);
+}
+
+/* A column of ours has D numbers of patch (row r, column c), number 2 c + r; the outside tensor has
+ * the four of a channel beside each other, number 2 r + c. */
+static int join_merge(lf_map *m, int i, lf_err *err)
+{
+    const int ours = m->items[i].ours[0];
+    const struct lf_map_ours *o = &m->ours[ours];
+    int rc = 0;
+    turn(m, i, ours, o->shape[0], 4, o->shape[1] / 4, 4);
+    for (int64_t k = 0; k < 4 && rc == 0; k++)
+        rc = join(m, i, rows_at(k, 1, ours, k / 2 + k % 2 * 2), err);
+    return rc;
 }
 
 static bool is_stack(enum lf_map_kind k)
@@ -275,6 +286,8 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
         return join_pixels(m, i, err);
     case LF_MAP_CELLS:
         return join_cells(m, i, c->projector.merge * c->projector.merge, err);
+    case LF_MAP_MERGE:
+        return join_merge(m, i, err);
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
         return add_seg(&m->of_item[i], rows_at(0, rows_of(o), it->ours[0], 0), err);
     case LF_MAP_IGNORED:
@@ -287,6 +300,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_SCALAR:
     case LF_MAP_CONV:
     case LF_MAP_CONV_T:
+    case LF_MAP_PLANE:
         return join(m, i, rows_at(0, rows_of(o), it->ours[0], 0), err);
     }
     return 0;
@@ -311,6 +325,15 @@ static bool shape_view(struct lf_map_item *it)
     case LF_MAP_CONV:
         it->ndim = 4;
         memcpy(shape, (int64_t[]){rows, 3, side, side}, 4 * sizeof *shape);
+        break;
+    case LF_MAP_MERGE:
+        it->ndim = 4;
+        memcpy(shape, (int64_t[]){rows, cols / 4, 2, 2}, 4 * sizeof *shape);
+        break;
+    case LF_MAP_PLANE:
+        it->ndim = 4;
+        shape[1] = 1;
+        shape[2] = shape[3] = (int64_t)llround(sqrt((double)cols));
         break;
     case LF_MAP_CONV_T:
         it->ndim = 5;
@@ -534,7 +557,8 @@ static int expand(lf_map *m, const struct lf_map_row *row, const struct lf_map_f
                   const struct scope *in, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
-    const bool layers = strstr(row->outside, "{L}") || strstr(row->outside, "{S}"),
+    const bool layers = strstr(row->outside, "{L}") || strstr(row->outside, "{S}") ||
+                        strstr(row->outside, "{T}"),
                each = strstr(row->outside, "{E}"), params = strstr(row->outside, "{P}"),
                heads = lf_map_of_head(row);
     const char *name = name_of(m, row, form, err);

@@ -9,8 +9,9 @@
  *
  * {L} stands for every layer of the decoder, an encoder or the taps of one, {E} for every
  * expert, {P} for weight and bias, {N} for how many layers the decoder has, {M} for every head of
- * mtp_layers, counted from 0, {S} for the stage of an encoder that has layer {L}, {B} for which of
- * its layers that is, and {H} for the layer of ours that it is, {N} + {M}. Rows are
+ * mtp_layers, counted from 0, and {H} for the layer of ours that it is, {N} + {M}. Of an encoder
+ * of pictures with stages {S} stands for the stage of layer {L}, {T} for the one after it and {B}
+ * for the number of the layer within its stage. Rows are
  * expanded over the tensors that our model declares (lf_decoder_declare). A row whose tensors are
  * not declared (no biases, a dense layer) stands for nothing, so one table covers all variants of a
  * family.
@@ -34,6 +35,9 @@
  *     SCALAR    ours is [1], the outside tensor has no dimension
  *     INNER     ours is [n], the outside tensor [1, 1, n, 1]
  *     CONV      ours is [C, 3 P P], the outside tensor a convolution [C, 3, P, P]
+ *     MERGE     ours is [C, 4 D] of 2 x 2 patches side by side, column by column, the outside
+ *               tensor a convolution [C, D, 2, 2]
+ *     PLANE     ours is [C, K K], the outside tensor a depthwise convolution [C, 1, K, K]
  *     CONV_T    ours is [C, 6 P P], the outside tensor one over two frames [C, 3, 2, P, P]
  *     PIXELS    ours has a row for each number of a patch, by colour, row, column; the outside
  *               tensor has them by row, column, colour
@@ -93,6 +97,8 @@ enum lf_map_kind {
     LF_MAP_INNER,
     LF_MAP_CONV,
     LF_MAP_CONV_T,
+    LF_MAP_MERGE,
+    LF_MAP_PLANE,
     LF_MAP_PIXELS,
     LF_MAP_TIED,
     LF_MAP_IGNORED,

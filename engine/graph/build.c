@@ -67,6 +67,7 @@ lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_o
     const struct lf_attr a = {.eps = o->eps,
                               .w_offset = o->w_offset,
                               .layer = o->layer,
+                              .affine = o->affine,
                               .each = o->each,
                               .heads = o->heads > 0 ? o->heads : 1};
     if (o->divided && g->ps->layout.tensor > 1) {

@@ -191,6 +191,7 @@ static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *
         .m = element(ps, q, LF_P_M, first),
         .v = element(ps, q, LF_P_V, first),
         .grad = element(ps, q, LF_P_GRAD, first),
+        .ema = element(ps, q, LF_P_EMA, first),
         .copy = weights == LF_P_COPY ? NULL : element(ps, q, LF_P_COPY, first),
         .copy_type = (uint8_t)ps->copy_type,
         .master_type = (uint8_t)lf_pstore_type(ps, weights),

@@ -143,6 +143,7 @@ struct lf_norm_opts {
     float eps;
     float w_offset; /* (w + w_offset); 0 for all but Gemma */
     bool layer;     /* LayerNorm (b allowed), else RMSNorm */
+    bool affine;    /* with layer: x w + b alone */
     /* > 1: normalises each of `heads` equal parts of the row (QK-norm); w and b have cols / heads
      */
     int heads;
@@ -293,6 +294,14 @@ struct lf_xielu_vals {
     lf_val positive, negative, beta, eps;
 };
 lf_val lf_xielu(lf_graph *g, lf_val x, const struct lf_xielu_vals *p);
+
+/* Depthwise convolution of x [R, C] over squares of side x side rows (kernels/dwconv.h), one
+ * behind the other. w [C, K K] and bias [1, C] (or LF_NONE) are parameters. */
+lf_val lf_dwconv(lf_graph *g, lf_val x, lf_val w, lf_val bias, int64_t side);
+
+/* Matrices of `each` rows of x [R, C], one behind the other, each transposed: [R / each C, each], or
+ * up to `rows` with zeros. Rows behind the last whole one are left out. */
+lf_val lf_turn_rows(lf_graph *g, lf_val x, int64_t each, int64_t rows);
 
 /* Where rows of sequences are continued: i32 inputs [R, 1] and a state. */
 struct lf_slots {

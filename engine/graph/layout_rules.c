@@ -504,6 +504,21 @@ static int xielu_bwd(const struct node *v, int out)
     return out == XIELUB_DX ? dx : over_heads(dx);
 }
 
+/* Rows of a square are all of this rank. */
+static int dwconv(const struct node *v)
+{
+    const int x = at(v, DWCONV_X), bias = at(v, DWCONV_BIAS);
+    if (at(v, DWCONV_W) != LF_PL_SAME || (bias != NONE && bias != LF_PL_SAME))
+        return BAD;
+    return x == LF_PL_COLS || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : nonlinear(x);
+}
+
+static int dwconv_bwd(const struct node *v, int out)
+{
+    const int dx = backward(at(v, DWCONVB_DY), at(v, DWCONVB_X));
+    return out == DWCONVB_DX ? dx : over_rows(dx);
+}
+
 static int conv(const struct node *v)
 {
     const int x = at(v, CONV_X);
@@ -699,6 +714,7 @@ static int place_out(const struct node *v, int out)
         return row_gate_bwd(v, out);
     case LF_OP_MIX_ROWS:
         return mix(v);
+    case LF_OP_TURN_ROWS:
     case LF_OP_FOLD_ROWS:
     case LF_OP_UNFOLD_ROWS:
         return fold(v);
@@ -723,6 +739,10 @@ static int place_out(const struct node *v, int out)
         return along_rows_bwd(v, MATCHB_DY, both(at(v, MATCH_X), at(v, MATCH_LIKE)));
     case LF_OP_GAUSS_TOPK_BWD:
         return along_rows_bwd(v, TOPKB_DY, at(v, TOPKB_X));
+    case LF_OP_DWCONV:
+        return dwconv(v);
+    case LF_OP_DWCONV_BWD:
+        return dwconv_bwd(v, out);
     case LF_OP_CONV:
         return conv(v);
     case LF_OP_CONV_BWD:

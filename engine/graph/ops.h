@@ -109,6 +109,9 @@ enum lf_op {
     LF_OP_EXPERT_SEND,
     LF_OP_EXPERT_RETURN,
     LF_OP_MOE_KEEP, /* what experts have room for */
+    LF_OP_DWCONV,   /* convolutions over pictures */
+    LF_OP_DWCONV_BWD,
+    LF_OP_TURN_ROWS, /* matrices of k rows, each transposed */
     LF_OP_COUNT
 };
 
@@ -228,6 +231,9 @@ enum { COLGB_X, COLGB_DY, COLGB_GAIN };
 enum { COLGB_DX, COLGB_DGAIN };
 enum { XIELU_X, XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_BETA, XIELU_EPS, XIELUB_DY };
 enum { XIELUB_DX, XIELUB_DPOSITIVE, XIELUB_DNEGATIVE };
+enum { DWCONV_X, DWCONV_W, DWCONV_BIAS };
+enum { DWCONVB_X, DWCONVB_W, DWCONVB_DY };
+enum { DWCONVB_DX, DWCONVB_DW, DWCONVB_DBIAS };
 enum { ALTUP_X, ALTUP_W };
 enum { ALTUPB_X, ALTUPB_DY };
 enum { MATCH_X, MATCH_LIKE, MATCHB_DY };
@@ -297,6 +303,8 @@ LF_SHAPE(expert_return);
 LF_SHAPE(row_gate);
 LF_SHAPE(mix_rows);
 LF_SHAPE(xielu);
+LF_SHAPE(dwconv);
+LF_SHAPE(turn_rows);
 LF_SHAPE(altup_mix);
 LF_SHAPE(match_rms);
 LF_SHAPE(col_gate);
@@ -327,6 +335,8 @@ LF_VJP(attn);
 LF_VJP(act);
 LF_VJP(glu);
 LF_VJP(xielu);
+LF_VJP(dwconv);
+LF_VJP(turn_rows);
 LF_VJP(altup_mix);
 LF_VJP(match_rms);
 LF_VJP(gauss_topk);
@@ -373,6 +383,8 @@ LF_EMIT(attn_paged);
 LF_EMIT(act);
 LF_EMIT(glu);
 LF_EMIT(xielu);
+LF_EMIT(dwconv);
+LF_EMIT(turn_rows);
 LF_EMIT(add);
 LF_EMIT(scale);
 LF_EMIT(dropout);
@@ -392,6 +404,7 @@ LF_EMIT(attn_sinks_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);
 LF_EMIT(xielu_bwd);
+LF_EMIT(dwconv_bwd);
 LF_EMIT(altup_mix);
 LF_EMIT(altup_mix_dw);
 LF_EMIT(match_rms);

@@ -222,6 +222,7 @@ LF_EMIT(norm)
                                 .eps = n->a.eps,
                                 .w_offset = n->a.w_offset,
                                 .layer = n->a.layer,
+                                .affine = n->a.affine,
                                 .each = n->a.each,
                                 .x_type = DT(b, x),
                                 .y_type = DT(b, y),

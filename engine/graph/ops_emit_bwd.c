@@ -189,6 +189,7 @@ LF_EMIT(norm_bwd)
                                 .lddx = LD(b, dx),
                                 .w_offset = n->a.w_offset,
                                 .layer = n->a.layer,
+                                .affine = n->a.affine,
                                 .each = n->a.each,
                                 .accumulate = b->acc,
                                 .x_type = DT(b, x),

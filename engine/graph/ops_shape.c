@@ -154,6 +154,8 @@ LF_SHAPE(norm)
         return LF_EINVAL;
     if (!(n->a.eps >= 0))
         return lf_graph_fail(g, LF_EINVAL, "norm: eps must not be negative");
+    if (n->a.affine && (!n->a.layer || n->in[NORM_DELTA] || n->in[NORM_TOTAL]))
+        return lf_graph_fail(g, LF_EINVAL, "norm: an affine one is a layer norm of whole rows");
     if (n->in[NORM_B] && !n->a.layer)
         return lf_graph_fail(g, LF_EINVAL, "norm: an RMS norm has no bias (%s)",
                              g->t[n->in[NORM_B]].name);

@@ -434,6 +434,7 @@ static void choose_offloaded(lf_plan *p)
             continue;
         room -= n;
         g->host[LF_P_M] = g->host[LF_P_V] = true;
+        g->host[LF_P_EMA] = g->need[LF_P_EMA];
         g->host[LF_P_MASTER] = !g->master_read;
     }
 }
@@ -470,6 +471,7 @@ static void settle_store(lf_plan *p)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
             g->need[LF_P_M] = g->need[LF_P_V] = true;
+        g->need[LF_P_EMA] = g->need[LF_P_M] && p->adamw.average;
         if (!g->elsewhere && (!g->need[LF_P_COPY] || (!narrow && (trained || p->o.keep_master))))
             g->need[LF_P_MASTER] = true;
         if (trained)
@@ -580,14 +582,14 @@ void lf_plan_count_bytes(lf_plan *p)
 {
     struct lf_plan_bytes *b = &p->bytes;
     const lf_pstore *ps = p->ps;
-    *b = (struct lf_plan_bytes){.params =
-                                    ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
-                                .grads = ps->bytes[LF_P_GRAD],
-                                .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
-                                .inputs = p->input_bytes,
-                                .state = p->state_bytes,
-                                .arena = p->arena_bytes,
-                                .offloaded = lf_pstore_host_bytes(ps)};
+    *b = (struct lf_plan_bytes){
+        .params = ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
+        .grads = ps->bytes[LF_P_GRAD],
+        .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V] + ps->bytes[LF_P_EMA],
+        .inputs = p->input_bytes,
+        .state = p->state_bytes,
+        .arena = p->arena_bytes,
+        .offloaded = lf_pstore_host_bytes(ps)};
     for (int k = LF_P_Q; k < LF_P_ALL; k++)
         b->params += ps->bytes[k];
     for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */

@@ -131,9 +131,12 @@ struct lf_adamw_opts {
     /* bf16 moments and masters are rounded at random, without bias (kernels.h, adamw); else to
      * nearest */
     bool stochastic;
-    /* GPUs, 0 to 1: share of the elements whose moments lie in the host's memory, and whose masters
-     * do where compute reads copies. The same kernel updates them over the bus, so no bit
-     * changes */
+    /* an exponential moving average of every weight that has moments is kept in f32 (kernels.h,
+     * adamw); where the state is divided it is divided as the moments are */
+    bool average;
+    /* GPUs, 0 to 1: share of the elements whose moments and averages lie in the host's memory, and
+     * whose masters do where compute reads copies. The same kernel updates them over the bus, so no
+     * bit changes */
     double offload;
 };
 /* Checks the options of an optimizer. LF_EINVAL: a value is out of range or impossible with this
@@ -202,7 +205,7 @@ int lf_plan_finish(lf_plan *p, lf_err *err);
 struct lf_plan_bytes {
     size_t params; /* masters + copies + packed panels */
     size_t grads;
-    size_t optimizer;    /* moments */
+    size_t optimizer;    /* moments and averages */
     size_t saved;        /* activations that cross from forward to backward, all slots */
     size_t transient;    /* the rest of the arena */
     size_t workspace;    /* largest workspace of a node, inside the arena */

@@ -234,6 +234,7 @@ static void choose_parts(lf_plan *p)
             continue;
         const bool state = g->need[LF_P_M]; /* balanced biases have none */
         g->part[LF_P_M] = g->part[LF_P_V] = state;
+        g->part[LF_P_EMA] = g->need[LF_P_EMA];
         g->part[LF_P_MASTER] =
             zero == 3 ? g->need[LF_P_MASTER] : state && g->need[LF_P_COPY] && !g->master_read;
         g->part[LF_P_COPY] = zero == 3 && g->need[LF_P_COPY];
@@ -317,7 +318,8 @@ static double element_bytes(const lf_plan *p, const struct lf_pgroup *g, bool sa
         if (g->part[k])
             sum += (double)size_of(p, k);
     if (saved && (g->part[LF_P_MASTER] || g->part[LF_P_M]))
-        sum += (double)(size_of(p, LF_P_MASTER) + (g->part[LF_P_M] ? 2 * size_of(p, LF_P_M) : 0));
+        sum += (double)(size_of(p, LF_P_MASTER) + (g->part[LF_P_M] ? 2 * size_of(p, LF_P_M) : 0) +
+                        (g->part[LF_P_EMA] ? size_of(p, LF_P_EMA) : 0));
     return sum;
 }
 

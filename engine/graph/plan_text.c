@@ -208,6 +208,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
     }
     if (a->each)
         h = mix_i(h, a->each);
+    if (a->affine)
+        h = mix_i(h, 2);
     if (a->capacity)
         h = mix_i(h, a->capacity);
     if (n->op >= LF_OP_DORA_NORM || (n->op == LF_OP_ROPE && a->at))

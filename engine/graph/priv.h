@@ -70,12 +70,13 @@ struct lf_attr {
     bool no_bias;
     bool no_record;          /* moe_stats: another node tells what is known of the step */
     bool each;               /* norm: the heads have parameters of their own */
+    bool affine;             /* norm: nothing is normalised */
     bool squares;            /* dora_norm: of the lengths, which ranks add up */
     bool delta, per_channel; /* scan */
     float low, high;         /* scan_gate: where the step is cut */
     float strength;          /* scan_gate: what sigmoid(b) is multiplied by */
     float limit, up_offset;  /* glu: where values are cut, what is added to up */
-    int64_t pairs;           /* expert_return: rows that come back */
+    int64_t pairs;           /* expert_return: rows that come back; turn_rows: of the result */
     int64_t capacity;        /* of each expert, pairs of a micro-batch; 0: all have room */
 };
 

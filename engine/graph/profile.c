@@ -167,13 +167,13 @@ static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const
     return o;
 }
 
-/* AdamW reads a gradient, reads and writes weight and moments, and writes a copy where there is
- * one. */
+/* AdamW reads a gradient, reads and writes weight, moments and an average where there is one, and
+ * writes a copy where there is one. */
 static double adamw_bytes(const struct lf_opt_tensor *t)
 {
     const size_t each = 4 +
                         2 * (lf_dtype_size(t->master_type) + 2 * lf_dtype_size(t->moment_type)) +
-                        (t->copy ? 2 : 0);
+                        (t->copy ? 2 : 0) + (t->ema ? 2 * sizeof *t->ema : 0);
     return (double)each * (double)t->n;
 }
 

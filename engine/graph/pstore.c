@@ -19,8 +19,9 @@ enum { CHUNK = 2048, STAGE = 1 << 20 }; /* elements converted, drawn at a time *
 
 const char *lf_pkind_name(enum lf_pkind kind)
 {
-    static const char *const names[LF_P_ALL] = {
-        "weight", "grad", "adam_m", "adam_v", "copy", "fp8", "fp8_t", "fp8_scale", "fp8_scale_t"};
+    static const char *const names[LF_P_ALL] = {"weight",    "grad",       "adam_m", "adam_v",
+                                                "ema",       "copy",       "fp8",    "fp8_t",
+                                                "fp8_scale", "fp8_scale_t"};
     return (unsigned)kind < LF_P_ALL ? names[kind] : "?";
 }
 
@@ -651,7 +652,7 @@ int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype
     if (rc != 0)
         return rc;
     const char *name = ps->p[i].d.name;
-    if (!weights && kind != LF_P_M && kind != LF_P_V)
+    if (!weights && kind != LF_P_M && kind != LF_P_V && kind != LF_P_EMA)
         return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", name,
                        lf_pkind_name(kind));
     if (dtype != LF_F32 && dtype != LF_BF16)
@@ -882,6 +883,40 @@ int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
         return rc;
     ps->version++;
     return ps->back ? ps->back->ops->sync(ps->back, err) : 0;
+}
+
+/* Elements [first, first + n) of both views, which are f32 or, of the weights, bf16. */
+static int average_part(lf_pstore *ps, const struct lf_pview *to, const struct lf_pview *w,
+                        int64_t first, int64_t n, lf_err *err)
+{
+    float wide[CHUNK];
+    uint16_t half[CHUNK];
+    const bool narrow = w->dtype == LF_BF16;
+    const char *from = (const char *)w->data + (size_t)(first - w->first) * lf_dtype_size(w->dtype);
+    int rc = ps->back->ops->copy_out(ps->back, narrow ? (void *)half : (void *)wide, from,
+                                     (size_t)n * lf_dtype_size(w->dtype), err);
+    for (int64_t e = 0; narrow && e < n; e++)
+        wide[e] = lf_f32_of_bf16(half[e]);
+    return rc != 0 ? rc
+                   : ps->back->ops->copy_in(ps->back, (float *)to->data + (first - to->first), wide,
+                                            (size_t)n * sizeof *wide, err);
+}
+
+int lf_pstore_average_begin(lf_pstore *ps, lf_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < (int)ps->n_p && rc == 0; i++) {
+        struct lf_pview to, w;
+        if (lf_pstore_view(ps, i, LF_P_EMA, &to) != 1)
+            continue;
+        if (lf_pstore_view(ps, i, lf_pstore_weights(ps, i), &w) != 1 || to.first < w.first ||
+            to.first + to.count > w.first + w.count)
+            LF_BUG("%s: an average of weights that are elsewhere", to.name);
+        for (int64_t at = 0; at < to.count && rc == 0; at += CHUNK)
+            rc = average_part(ps, &to, &w, to.first + at,
+                              to.count - at < CHUNK ? to.count - at : CHUNK, err);
+    }
+    return rc != 0 || !ps->back ? rc : ps->back->ops->sync(ps->back, err);
 }
 
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)

@@ -11,6 +11,7 @@
  *     LF_P_MASTER     f32         the weights
  *     LF_P_GRAD       f32         their gradient
  *     LF_P_M, LF_P_V  f32, bf16   Adam's moments
+ *     LF_P_EMA        f32         an exponential moving average of the weights over steps
  *     LF_P_COPY       bf16, fp16  the weights in the compute type
  *
  * A tensor without a master (a frozen one, or with an optimizer whose masters are bf16) has its
@@ -35,8 +36,9 @@
 
 typedef struct lf_pstore lf_pstore;
 
-enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KINDS };
-const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
+enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_EMA, LF_P_COPY, LF_P_KINDS };
+/* "weight", "grad", "adam_m", "adam_v", "ema", "copy" */
+const char *lf_pkind_name(enum lf_pkind kind);
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind); /* in the finished plan */
 
 /* How the tensor axis of a layout (layout.h) divides a logical tensor: not at all, by the last
@@ -187,13 +189,13 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **
  * and this rank keeps them; the copy is rounded to nearest even. Moments and gradients do not
  * change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
-/* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
- * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
+/* Writes all elements of a moment (LF_P_M or LF_P_V) or an average (LF_P_EMA) from f32 or bf16,
+ * rounded to nearest even to the type of the plan. LF_ENOENT: the plan has none of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
 /* Writes elements [range[0], range[1]) of the flattened box of a tensor's weights (LF_P_MASTER) or
- * of a moment, which src has; else as the two above. What this rank does not keep of them is passed
- * over. */
+ * of a moment or an average, which src has; else as the two above. What this rank does not keep of
+ * them is passed over. */
 int lf_pstore_write_part(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, const int64_t range[2], lf_err *err);
 /* Reads any kind to host memory as it is stored. bytes must equal those of the view. */
@@ -219,6 +221,8 @@ int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
 int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
                         bool (*given)(void *user, const struct lf_param_desc *d), void *user,
                         lf_err *err);
+/* Sets every average (LF_P_EMA) to the weights as they are. */
+int lf_pstore_average_begin(lf_pstore *ps, lf_err *err);
 /* Returns the fnv1a-32 of a name, which is the RNG site of its initial values. */
 uint32_t lf_name_site(const char *name);
 

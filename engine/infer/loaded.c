@@ -117,10 +117,20 @@ static int make(lf_loaded *m, const char *dir, const lf_ckpt *c, const struct lf
     return rc;
 }
 
+static int take_averages(const lf_loaded *m, lf_ckpt *c, lf_err *err)
+{
+    return m->o.adapter ? lf_fail(err, LF_EINVAL,
+                                  "weights = ema with an adapter: it was trained beside the "
+                                  "weights of its base, not beside averages of them")
+                        : lf_ckpt_averages(c, err);
+}
+
 int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
 {
     lf_ckpt *c = NULL;
     int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
+    if (rc == 0 && m->o.averages)
+        rc = take_averages(m, c, err);
     if (rc == 0)
         rc = make(m, dir, c, p, err);
     if (m->o.with)

@@ -32,6 +32,7 @@ struct lf_loaded_opts {
     /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
      * none */
     const char *adapter;
+    bool averages; /* its averages are the weights (ckpt.h, lf_ckpt_averages) */
     int threads;
     enum lf_device device;
     int rank, local_rank;               /* of this process among several; they choose the GPU */

@@ -89,6 +89,7 @@ static lf_runner *create(const struct lf_runner_opts *o, struct lf_loaded_parts 
     r->o = *o;
     r->score_chain = -1;
     r->m.o = (struct lf_loaded_opts){.adapter = o->adapter,
+                                     .averages = o->averages,
                                      .threads = o->threads,
                                      .device = o->device,
                                      .rank = o->rank,

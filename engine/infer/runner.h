@@ -23,6 +23,7 @@ struct lf_runner_opts {
     /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
      * none */
     const char *adapter;
+    bool averages; /* those of the checkpoint are the weights (ckpt.h, lf_ckpt_averages) */
     int threads;
     enum lf_device device;
     int rank, local_rank;               /* of this process among several; they choose the GPU */

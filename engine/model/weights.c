@@ -9,8 +9,8 @@
 
 #include "engine/graph/layout.h"
 
-static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
-#define N_STORED 3
+static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V, LF_P_EMA};
+#define N_STORED 4
 #define BLOCK    1048576 /* elements that are read at once, or a leaf where that has more */
 /* of the buffers of all threads that read */
 #define TEAM_BYTES ((size_t)64 << 20)
@@ -156,7 +156,7 @@ size_t lf_weights_bytes(const lf_pstore *ps, bool adapter, const lf_ckpt *const 
     for (int i = 0; i < lf_pstore_count(ps); i++)
         if (lf_pstore_desc(ps, i)->adapter == adapter)
             sum += saved_bytes(ps, i, from ? from[i] : NULL) + whole_bytes(ps, i, LF_P_M) +
-                   whole_bytes(ps, i, LF_P_V);
+                   whole_bytes(ps, i, LF_P_V) + whole_bytes(ps, i, LF_P_EMA);
     return sum;
 }
 
@@ -542,6 +542,15 @@ static int check_visited(const lf_pstore *ps, const struct from *f, const lf_ckp
     return 0;
 }
 
+static const char *why_missing(enum lf_pkind kind)
+{
+    return kind == LF_P_MASTER ? ""
+           : kind == LF_P_EMA  ? ": it was saved by a run without ema. Leave ema out, or begin a "
+                                 "stage with init_from that checkpoint"
+                               : ": it was frozen when that was saved. Freeze it here too, or "
+                                 "train it in a stage whose init_from is that checkpoint";
+}
+
 static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const char *prefix,
                     bool moments, lf_err *err)
 {
@@ -558,13 +567,11 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
         for (size_t j = 0;
              j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && rc == 0; j++) {
             const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
+            if (stored[j] == LF_P_EMA && !lf_pstore_planned(ps, i, LF_P_EMA))
+                continue; /* this run keeps none */
             if (!e)
                 rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s%s", lf_ckpt_dir(c),
-                             lf_pkind_name(stored[j]), name.data,
-                             stored[j] == LF_P_MASTER
-                                 ? ""
-                                 : ": it was frozen when that was saved. Freeze it here too, or "
-                                   "train it in a stage whose init_from is that checkpoint");
+                             lf_pkind_name(stored[j]), name.data, why_missing(stored[j]));
             if (rc == 0)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
             if (rc == 0)

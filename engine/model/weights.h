@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies between a parameter store and checkpoints. Tensor "embed.weight" of the store is
- * "<prefix>embed.weight" in a checkpoint, with the kinds "weight", "adam_m" and "adam_v", each in
- * the type of the plan (f32 or bf16). A tensor of either side that the other lacks is an error that
- * names it. Types may differ: values that are read are rounded to nearest even to the type of the
- * plan. A tensor that is `elsewhere` (pstore.h) is never read. The store must be bound (after
- * lf_exec_create).
+ * "<prefix>embed.weight" in a checkpoint, with the kinds "weight", "adam_m", "adam_v" and "ema",
+ * each in the type of the plan (f32 or bf16). A tensor of either side that the other lacks is an
+ * error that names it. Types may differ: values that are read are rounded to nearest even to the
+ * type of the plan. A tensor that is `elsewhere` (pstore.h) is never read. The store must be bound
+ * (after lf_exec_create).
  */
 #ifndef LF_MODEL_WEIGHTS_H
 #define LF_MODEL_WEIGHTS_H
@@ -19,7 +19,7 @@
 
 struct lf_weights_what {
     const char *prefix; /* of the names */
-    bool moments;       /* adam_m and adam_v of trained tensors too */
+    bool moments;       /* adam_m, adam_v and ema of trained tensors too */
     /* [lf_pstore_count]: checkpoints from which the weights of that tensor are copied, in their
      * type, in place of those in memory (lf_ckpt_tensor.fill). It and they stay open until the
      * writer is destroyed. NULL, or NULL for a tensor: those in memory. A tensor that is

@@ -92,6 +92,7 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
                                       .tiles = o->tiles,
                                       .reading = o->reading};
     r->m.o = (struct lf_loaded_opts){.adapter = o->adapter,
+                                     .averages = o->averages,
                                      .threads = o->threads,
                                      .device = o->device,
                                      .rank = o->rank,

@@ -124,6 +124,7 @@ struct lf_rm_opts {
      * together are the reward model, and the weights may be those of a language model; NULL:
      * none */
     const char *adapter;
+    bool averages; /* as in lf_runner_opts */
     int threads;
     enum lf_device device;
     int rank, local_rank;

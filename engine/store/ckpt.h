@@ -69,7 +69,7 @@ typedef struct lf_ckpt_entry {
 
 typedef struct lf_ckpt_tensor {
     const char *name; /* "model/embed.weight": components of [A-Za-z0-9_.-] separated by '/' */
-    const char *kind; /* "weight", "master", "adam_m", "adam_v", ...: [a-z0-9_]+ */
+    const char *kind; /* "weight", "master", "adam_m", "adam_v", "ema", ...: [a-z0-9_]+ */
     enum lf_h5_type dtype;
     int ndim;                        /* 1 .. LF_CKPT_MAX_DIMS (a scalar is [1]) */
     int64_t shape[LF_CKPT_MAX_DIMS]; /* of the global tensor */
@@ -213,6 +213,10 @@ size_t lf_ckpt_n_entries(const lf_ckpt *c);
 const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c, size_t i);
 /* NULL: none */
 const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name, const char *kind);
+/* Exchanges every tensor of kind "ema" with that of kind "weight" and the same name, so that all
+ * that reads weights from c reads averages where there are some; the identity becomes that of what
+ * c now says. Right after opening. LF_ENOENT: c has no averages. */
+int lf_ckpt_averages(lf_ckpt *c, lf_err *err);
 /* Reads elements [first, first + n) of a tensor, flattened row-major, to dst, in the stored dtype.
  * Thread-safe. */
 int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst,

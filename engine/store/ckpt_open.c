@@ -370,3 +370,36 @@ const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name, const char
     }
     return NULL;
 }
+
+/* Their values; names and kinds stay, and so does the order of the list. */
+static void exchange(struct lf_ckpt_rec *a, struct lf_ckpt_rec *b)
+{
+    struct lf_ckpt_rec was = *a;
+    char *const kind = b->kind;
+    *a = *b;
+    a->kind = was.kind;
+    a->e.kind = was.kind;
+    was.kind = kind;
+    was.e.kind = kind;
+    *b = was;
+}
+
+int lf_ckpt_averages(lf_ckpt *c, lf_err *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->meta.n_recs; i++) {
+        struct lf_ckpt_rec *r = &c->meta.recs[i];
+        if (strcmp(r->kind, "ema") != 0)
+            continue;
+        const lf_ckpt_entry *e = lf_ckpt_find(c, r->name, "weight");
+        if (!e)
+            return lf_fail(err, LF_EFORMAT, "%s: %s has an average and no weights", c->dir,
+                           r->name);
+        exchange(r, &c->meta.recs[(const struct lf_ckpt_rec *)e - c->meta.recs]);
+        n++;
+    }
+    return n > 0 ? lf_ckpt_make_identity(&c->meta, c->meta.identity, err)
+                 : lf_fail(err, LF_ENOENT,
+                           "%s holds no averages of weights (ema): its stage was run without ema",
+                           c->dir);
+}

@@ -120,6 +120,7 @@ struct lf_train_config {
     double lr, min_lr;
     int64_t warmup_steps, decay_steps;
     struct lf_adamw_opts adam;
+    struct lf_average average; /* of the weights; adam.average follows from it */
     double clip, z_loss;
     /* without an objective: weight of the losses of the model's heads of mtp_layers; 0: they are
      * frozen */

@@ -339,11 +339,11 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
 {
     /* Below an adapter, weights may be there as bf16 alone. */
-    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_COPY, LF_P_M, LF_P_V};
+    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_COPY, LF_P_M, LF_P_V, LF_P_EMA};
     int rc = 0;
     if (t->run.ranks <= 1)
         return 0;
-    for (size_t i = 0; i < (moments ? 4 : 2) && rc == 0; i++) {
+    for (size_t i = 0; i < (moments ? 5 : 2) && rc == 0; i++) {
         void *data;
         size_t bytes;
         lf_pstore_block(t->m.ps, kinds[i], false, &data, &bytes);

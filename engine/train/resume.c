@@ -490,6 +490,8 @@ static int start(lf_trainer *t, lf_err *err)
         rc = lf_train_agree(t, take_state(t, &f, err), err);
     if (rc == 0 && !lf_train_sharded(t))
         rc = lf_train_share_weights(t, f.dir != NULL, err);
+    if (rc == 0 && !f.dir)
+        rc = lf_train_agree(t, lf_pstore_average_begin(t->m.ps, err), err);
     source_close(&f);
     free(f.search.dir);
     return rc;

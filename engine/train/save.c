@@ -206,6 +206,11 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         return NULL;
     json_t *o = own_state(t, model);
     int bad = !o || lf_best_to_json(&t->s.best, o);
+    if (!bad && c->average.decay > 0)
+        bad = json_object_set_new(o, "average",
+                                  json_pack("{s:f,s:I,s:b}", "decay", c->average.decay, "start",
+                                            (json_int_t)c->average.start, "warmup",
+                                            c->average.warmup));
     if (!bad && c->scaler.dynamic)
         bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)

@@ -115,3 +115,13 @@ int64_t lf_ramp_steps_to(const lf_ramp_row *rows, size_t n, int64_t samples)
     walk(rows, n, INT64_MAX, samples, &s, &x);
     return s;
 }
+
+double lf_average_share(const struct lf_average *a, int64_t step)
+{
+    const double k = (double)(step - a->start);
+    if (!(a->decay > 0))
+        return 0;
+    if (k <= 0)
+        return 1;
+    return a->warmup ? fmax(1 - a->decay, 9 / (10 + k)) : 1 - a->decay;
+}

@@ -23,6 +23,7 @@
 #ifndef LF_TRAIN_SCHEDULE_H
 #define LF_TRAIN_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,5 +63,19 @@ int64_t lf_ramp_samples(const lf_ramp_row *rows, size_t n, int64_t at);
  * last step may pass it. */
 int64_t lf_ramp_samples_of_steps(const lf_ramp_row *rows, size_t n, int64_t steps);
 int64_t lf_ramp_steps_to(const lf_ramp_row *rows, size_t n, int64_t samples);
+
+/* Averages of weights over steps: after each step from `start` on the average moves towards the
+ * weights by 1 - decay (Polyak and Juditsky 1992). Until then, and after the first of them, it is
+ * the weights. */
+struct lf_average {
+    double decay;  /* in [0, 1); 0: no averages are kept */
+    int64_t start; /* steps after which the first weights are taken in */
+    /* with k steps since the first: min(decay, (1 + k) / (10 + k)), so that the average forgets its
+     * beginning sooner */
+    bool warmup;
+};
+/* The share of the new weights in the average, after the step with this number, from 0 on:
+ * 1 - decay, or 1. 0: no averages are kept. */
+double lf_average_share(const struct lf_average *a, int64_t step);
 
 #endif

@@ -142,6 +142,13 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->adapter && !c->init_from)
         return lf_fail(err, LF_EINVAL,
                        "an adapter (lora_rank) needs init_from, the weights it is for");
+    if (c->average.decay > 0 && c->adapter)
+        return lf_fail(err, LF_ENOTSUP,
+                       "ema averages all weights of a model; with an adapter (lora_rank) leave it "
+                       "out");
+    if (c->average.decay <= 0 && (c->average.start > 0 || c->average.warmup))
+        return lf_fail(err, LF_EINVAL, "%s belongs to ema, and there is none",
+                       c->average.start > 0 ? "ema_start" : "ema_warmup");
     if (c->adapter && c->adam.masters != LF_F32)
         return lf_fail(err, LF_EINVAL,
                        "masters = bf16 is for training of all weights; an adapter (lora_rank) has "
@@ -423,6 +430,13 @@ static int check_experts(const struct lf_train_config *c, const lf_model_config 
     return lf_train_experts_check(c, who, err);
 }
 
+static int add_optimizer(lf_plan *plan, const struct lf_train_config *c, lf_err *err)
+{
+    struct lf_adamw_opts adam = c->adam;
+    adam.average = c->average.decay > 0;
+    return lf_plan_optimizer(plan, &adam, err);
+}
+
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_model_config *mc, bool valid, const struct lf_train_who *who,
                         lf_err *err)
@@ -502,7 +516,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (rc == 0 && m->cut.bytes && !lf_train_cut_on_host(m))
         rc = lf_plan_state(m->plan, LF_TRAIN_CUT_STATE, m->cut.bytes, err);
     if (rc == 0)
-        rc = lf_plan_optimizer(m->plan, &c->adam, err);
+        rc = add_optimizer(m->plan, c, err);
     if (rc == 0)
         rc = lf_plan_data_parallel(m->plan, &share, err);
     if (rc == 0)

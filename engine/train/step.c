@@ -139,7 +139,8 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .more_inv = (float)more,
                                    .inv_batches =
                                        (float)((double)c->micro_batch / (double)ls->n_samples),
-                                   .z_loss = (float)c->z_loss};
+                                   .z_loss = (float)c->z_loss,
+                                   .average = (float)lf_average_share(&c->average, t->s.step)};
 }
 
 /* A loss above this is one to stop at. */

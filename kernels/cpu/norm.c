@@ -84,14 +84,18 @@ LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
     const void *s = delta ? sum : x;
     const int64_t own = a->each ? h * len : 0; /* of w and b */
     void *y = lf_at_w(a->y, r * a->ldy + h * len, a->y_type);
-    const float total = a->total_x            ? a->total_x[r]
-                        : (delta || a->layer) ? norm_sum(x, delta, sum, len, t)
-                                              : 0.0f,
-                mean = a->layer ? total / (float)(a->total_x ? a->all : len) : 0.0f;
+    const bool summed = delta || (a->layer && !a->affine);
+    const float total = a->total_x ? a->total_x[r]
+                        : summed   ? norm_sum(x, delta, sum, len, t)
+                                   : 0.0f,
+                mean = a->layer && !a->affine ? total / (float)(a->total_x ? a->all : len) : 0.0f;
     if (norm_part(a, r, x, total, mean))
         return;
-    const float sq = a->total ? a->total[r] : norm_sq(s, mean, len, t);
-    float rstd = 1.0f / sqrtf(sq / (float)(a->total ? a->all : len) + a->eps);
+    float rstd = 1.0f;
+    if (!a->affine) {
+        const float sq = a->total ? a->total[r] : norm_sq(s, mean, len, t);
+        rstd = 1.0f / sqrtf(sq / (float)(a->total ? a->all : len) + a->eps);
+    }
     const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
     LF_EACH_VEC(c, n, len)
     {
@@ -225,8 +229,9 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
     const lf_v vm = lf_v_set1(p.mean), vr = lf_v_set1(p.rstd), off = lf_v_set1(a->w_offset);
     const float *total = a->total ? a->total + at : NULL;
     const float all = (float)(total ? a->all : len);
-    const lf_v mg = lf_v_set1(a->layer ? (total ? total[1] : lf_v_hsum(s.g)) / all : 0.0f),
-               mgx = lf_v_set1((total ? total[0] : lf_v_hsum(s.gx)) / all);
+    const bool mean = a->layer && !a->affine;
+    const lf_v mg = lf_v_set1(mean ? (total ? total[1] : lf_v_hsum(s.g)) / all : 0.0f),
+               mgx = lf_v_set1(a->affine ? 0.0f : (total ? total[0] : lf_v_hsum(s.gx)) / all);
     LF_EACH_VEC(c, n, len)
     {
         lf_v d = lf_get(p.dy, c, a->dy_type, n), xh = (lf_get(p.x, c, t, n) - vm) * vr;

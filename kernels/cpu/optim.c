@@ -145,7 +145,8 @@ int LF_SYM(adamw_check)(const struct lf_k_adamw *a)
 }
 
 struct adam_consts {
-    lf_v clip, b1, c1, b2, c2, inv_bc1, inv_bc2, eps;
+    lf_v clip, b1, c1, b2, c2, inv_bc1, inv_bc2, eps, average;
+    bool anew; /* averages are the weights */
 };
 
 /* What rounds DRAW_SPAN consecutive elements, the first a multiple of 8: 16 bits each for m, v,
@@ -181,6 +182,10 @@ LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n,
     lf_v v = lf_v_fma(k->b2, lf_get(t->v, i, mt, n), k->c2 * g * g);
     lf_v denom = lf_v_sqrt(v * k->inv_bc2) + k->eps;
     lf_v p = lf_v_fma(lf_get(t->master, i, pt, n), decay, -(lr * (m * k->inv_bc1) / denom));
+    if (t->ema) {
+        const lf_v e = lf_get(t->ema, i, LF_F32, n);
+        lf_put(t->ema, i, LF_F32, n, k->anew ? p : lf_v_fma(k->average, p - e, e));
+    }
     p = maybe_random(p, pt, d, 2, i, n);
     lf_put(t->m, i, mt, n, maybe_random(m, mt, d, 0, i, n));
     lf_put(t->v, i, mt, n, maybe_random(v, mt, d, 1, i, n));
@@ -238,7 +243,7 @@ static void adam_range(const struct lf_k_adamw *a, const struct lf_opt_tensor *t
 static int64_t adam_bytes(const struct lf_opt_tensor *t)
 {
     return 4 + 4 * (int64_t)lf_dtype_size(t->moment_type) +
-           2 * (int64_t)lf_dtype_size(t->master_type) + (t->copy ? 2 : 0);
+           2 * (int64_t)lf_dtype_size(t->master_type) + (t->copy ? 2 : 0) + (t->ema ? 8 : 0);
 }
 
 struct adam_job {
@@ -276,7 +281,8 @@ int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
         .a = a,
         .k = {lf_v_set1(rec->clip_factor), lf_v_set1(a->beta1), lf_v_set1(1.0f - a->beta1),
               lf_v_set1(a->beta2), lf_v_set1(1.0f - a->beta2), lf_v_set1(1.0f / rec->bias_corr1),
-              lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)}};
+              lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps), lf_v_set1(rec->average),
+              rec->average == 1.0f}};
     lf_deal(q, lf_team(q, bytes), total, ADAM_PIECE, adam_elements, &job);
     return LF_K_OK;
 }

@@ -177,6 +177,11 @@
     X(xielu, xielu_bwd)                                                                            \
     X(xielu, xielu_sum)
 
+#define LF_CU_FNS_DWCONV(X)                                                                        \
+    X(dwconv, dwconv_filter)                                                                       \
+    X(dwconv, dwconv_bwd)                                                                          \
+    X(dwconv, turn_rows)
+
 #define LF_CU_FNS_SCAN(X)                                                                          \
     X(conv, conv_fwd)                                                                              \
     X(conv, conv_keep)                                                                             \
@@ -216,6 +221,7 @@
     LF_CU_FNS_MIX(X)                                                                               \
     LF_CU_FNS_ALTUP(X)                                                                             \
     LF_CU_FNS_XIELU(X)                                                                             \
+    LF_CU_FNS_DWCONV(X)                                                                            \
     LF_CU_FNS_SCAN(X)                                                                              \
     LF_CU_FNS_FP8(X)                                                                               \
     LF_CU_FNS_SAMPLE(X)
@@ -241,6 +247,7 @@
     X(mix)                                                                                         \
     X(altup)                                                                                       \
     X(xielu)                                                                                       \
+    X(dwconv)                                                                                      \
     X(moe)                                                                                         \
     X(optim)                                                                                       \
     X(rope)                                                                                        \

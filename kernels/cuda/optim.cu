@@ -139,6 +139,16 @@ LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
             v[j] = fmaf(a->beta2, v[j], c2 * x * x);
             p[j] = fmaf(p[j], decay, -(lr * (m[j] * ib1) / (sqrtf(v[j] * ib2) + a->eps)));
         }
+        if (t->ema) {
+            const bool ev = lf_vec8(t->ema, 0, LF_F32);
+            float e[8];
+            lf_load_n(e, t->ema, at, LF_F32, n, ev);
+            LF_UNROLL for (int j = 0; j < 8; j++)
+            {
+                e[j] = rec->average == 1.0f ? p[j] : fmaf(rec->average, p[j] - e[j], e[j]);
+            }
+            lf_store_n(t->ema, at, LF_F32, e, n, ev);
+        }
         maybe_random(m, a, t, at, mt, 0);
         maybe_random(v, a, t, at, mt, 1);
         maybe_random(p, a, t, at, pt, 2);

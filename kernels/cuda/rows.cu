@@ -113,7 +113,7 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
     }
     if (a->total_x)
         mean = (live ? a->total_x[row] : 0.0f) / (float)a->all;
-    else if (a->layer)
+    else if (a->layer && !a->affine)
         mean = total / (float)a->c;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
@@ -133,7 +133,7 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
     }
     const float mean_sq =
                     a->total ? (live ? a->total[row] : 0.0f) / (float)a->all : sq / (float)a->c,
-                rstd = 1.0f / sqrtf(mean_sq + a->eps);
+                rstd = a->affine ? 1.0f : 1.0f / sqrtf(mean_sq + a->eps);
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
@@ -218,8 +218,9 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
         sum[1] = a->total[dots];
         sum[0] = a->layer ? a->total[dots + 1] : 0.0f;
     }
-    const float all = (float)(a->total ? a->all : a->c), mg = a->layer ? sum[0] / all : 0.0f,
-                mgx = sum[1] / all;
+    const float all = (float)(a->total ? a->all : a->c),
+                mg = a->layer && !a->affine ? sum[0] / all : 0.0f,
+                mgx = a->affine ? 0.0f : sum[1] / all;
     LF_UNROLL for (int k = 0; k < vecs; k++)
     {
         const int64_t at = 8 * (int64_t)(member + k * group);

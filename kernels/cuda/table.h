@@ -84,6 +84,11 @@
     X(xielu_fwd)                                                                                   \
     X(xielu_bwd)
 
+#define LF_CUDA_LIST_DWCONV(X)                                                                     \
+    X(dwconv_fwd)                                                                                  \
+    X(dwconv_bwd)                                                                                  \
+    X(turn_rows)
+
 #define LF_CUDA_LIST_SCAN(X)                                                                       \
     X(conv_fwd)                                                                                    \
     X(conv_bwd)                                                                                    \
@@ -118,6 +123,7 @@
     LF_CUDA_LIST_MIX(X)                                                                            \
     LF_CUDA_LIST_ALTUP(X)                                                                          \
     LF_CUDA_LIST_XIELU(X)                                                                          \
+    LF_CUDA_LIST_DWCONV(X)                                                                         \
     LF_CUDA_LIST_SCAN(X)                                                                           \
     LF_CUDA_LIST_FP8(X)                                                                            \
     LF_CUDA_LIST_SAMPLE(X)

@@ -7,7 +7,7 @@ LF_CU_EMU_CODE = \
   tests/cuda/emu/cu_attn_fwd.c tests/cuda/emu/cu_attn_paged.c tests/cuda/emu/cu_attn_ragged.c \
   tests/cuda/emu/cu_colsum.c tests/cuda/emu/cu_conv.c tests/cuda/emu/cu_dora.c tests/cuda/emu/cu_elementwise.c \
   tests/cuda/emu/cu_embed.c tests/cuda/emu/cu_fp8.c tests/cuda/emu/cu_gemm.c \
-  tests/cuda/emu/cu_gemm_wgmma.c tests/cuda/emu/cu_grouped.c tests/cuda/emu/cu_mix.c tests/cuda/emu/cu_altup.c tests/cuda/emu/cu_xielu.c tests/cuda/emu/cu_moe.c \
+  tests/cuda/emu/cu_gemm_wgmma.c tests/cuda/emu/cu_grouped.c tests/cuda/emu/cu_mix.c tests/cuda/emu/cu_altup.c tests/cuda/emu/cu_xielu.c tests/cuda/emu/cu_dwconv.c tests/cuda/emu/cu_moe.c \
   tests/cuda/emu/cu_optim.c tests/cuda/emu/cu_rope.c tests/cuda/emu/cu_rows.c \
   tests/cuda/emu/cu_sample.c tests/cuda/emu/cu_scan.c tests/cuda/emu/cu_sort.c tests/cuda/emu/cu_xent.c
 include tests/cuda/ptx.mk
@@ -37,7 +37,7 @@ CLEANFILES += tests/libcuemu.so
 # Of the archive's objects, which are compiled for both; but never with sanitizers or for a fuzzer.
 if INSTRUMENTED
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h \
-  $(LF_CU_EMU_HEAD) kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h
+  $(LF_CU_EMU_HEAD) kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/dwconv.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
 	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno $(LF_EMU_CFLAGS) -O2 -g -fPIC -shared -o $@ $$list -lm
 else

@@ -20,7 +20,7 @@ CLEANFILES += check-ptx.txt
 if HAVE_CUDA
 LF_CU_PTX = $(LF_CU_CODE:.cu=.ptx)
 CLEANFILES += $(LF_CU_PTX)
-$(LF_CU_PTX): kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
+$(LF_CU_PTX): kernels/kernels.h kernels/attn_rows.h kernels/experts.h kernels/norm.h kernels/scan.h kernels/xielu.h kernels/dwconv.h kernels/altup.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES += .ptx
 .cu.ptx:
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && arch=$(LF_PTX_ARCH) && case $@ in *_wgmma.ptx) arch=compute_90a ;; esac && \

@@ -14,26 +14,28 @@ struct ncase {
     bool layer, delta, bias, weight, dres, accumulate;
     uint8_t y_type; /* relative to x: 0 same, 1 the other type */
     float w_offset;
-    bool each;
+    bool each, affine;
 };
 static const struct ncase cases[] = {
-    {0, 1, 8, true, false, true, true, false, false, 0, 0, false},
-    {1, 1, 1, false, false, false, true, false, false, 0, 0, false},
-    {3, 1, 17, true, true, true, true, true, false, 0, 0, false},
-    {5, 3, 33, false, false, false, true, false, true, 0, 0, false},
-    {40, 1, 64, false, true, false, true, true, true, 1, 1.0f, false},
-    {9, 2, 70, true, false, true, false, true, false, 1, 0, false},
-    {333, 1, 259, true, true, true, true, true, true, 0, 0, false},
-    {333, 2, 128, false, true, false, true, true, false, 0, 0, false},
-    {6, 1, 1030, true, false, true, true, false, false, 0, 0, false},
-    {3, 1, 4100, false, true, false, true, true, true, 0, 0, false},
-    {0, 2, 8, false, false, false, true, false, false, 0, 0, true},
-    {1, 4, 1, true, false, true, true, false, false, 0, 0, true},
-    {5, 3, 33, true, false, true, true, false, true, 0, 0, true},
-    {333, 2, 128, false, true, false, true, true, false, 0, 1.0f, true},
-    {40, 4, 17, true, true, true, false, true, true, 1, 0, true},
-    {17, 2, 1030, false, false, false, true, false, false, 1, 0, true},
-    {2, 2, 4100, true, false, true, true, false, true, 0, 0, true},
+    {0, 1, 8, true, false, true, true, false, false, 0, 0, false, false},
+    {1, 1, 1, false, false, false, true, false, false, 0, 0, false, false},
+    {3, 1, 17, true, true, true, true, true, false, 0, 0, false, false},
+    {5, 3, 33, false, false, false, true, false, true, 0, 0, false, false},
+    {40, 1, 64, false, true, false, true, true, true, 1, 1.0f, false, false},
+    {9, 2, 70, true, false, true, false, true, false, 1, 0, false, false},
+    {333, 1, 259, true, true, true, true, true, true, 0, 0, false, false},
+    {333, 2, 128, false, true, false, true, true, false, 0, 0, false, false},
+    {6, 1, 1030, true, false, true, true, false, false, 0, 0, false, false},
+    {3, 1, 4100, false, true, false, true, true, true, 0, 0, false, false},
+    {0, 2, 8, false, false, false, true, false, false, 0, 0, true, false},
+    {1, 4, 1, true, false, true, true, false, false, 0, 0, true, false},
+    {5, 3, 33, true, false, true, true, false, true, 0, 0, true, false},
+    {333, 2, 128, false, true, false, true, true, false, 0, 1.0f, true, false},
+    {40, 4, 17, true, true, true, false, true, true, 1, 0, true, false},
+    {17, 2, 1030, false, false, false, true, false, false, 1, 0, true, false},
+    {2, 2, 4100, true, false, true, true, false, true, 0, 0, true, false},
+    {7, 1, 33, true, false, true, true, false, true, 0, 0, false, true},
+    {333, 1, 259, true, false, true, true, true, false, 1, 0, false, true},
 };
 enum { CASES = sizeof cases / sizeof *cases, GAP = 8, WIDTH_CAP = 4200 };
 static lf_queue *queue[4];
@@ -55,11 +57,11 @@ static void ref_row(const struct ncase *n, const double *s, const double *w, con
     double m = 0, v = 0;
     for (int64_t i = 0; i < n->c; i++)
         m += s[i];
-    m = n->layer ? m / (double)n->c : 0;
+    m = n->layer && !n->affine ? m / (double)n->c : 0;
     for (int64_t i = 0; i < n->c; i++)
         v += (s[i] - m) * (s[i] - m);
     *mean = m;
-    *rstd = 1 / sqrt(v / (double)n->c + 1e-5);
+    *rstd = n->affine ? 1 : 1 / sqrt(v / (double)n->c + 1e-5);
     for (int64_t i = 0; i < n->c; i++)
         y[i] = (s[i] - m) * *rstd * (n->weight ? w[i] + (double)n->w_offset : 1) +
                (n->bias ? b[i] : 0);
@@ -99,7 +101,8 @@ static void ref_backward(const struct ncase *n, struct ndata *t)
             double res =
                 n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + i, t->xt)
                         : 0;
-            t->dx[r * n->c + i] = t->rstd[r] * (g - (n->layer ? mg : 0) - xh * mgx) + res;
+            t->dx[r * n->c + i] =
+                n->affine ? g + res : t->rstd[r] * (g - (n->layer ? mg : 0) - xh * mgx) + res;
             t->adx[r * n->c + i] = t->rstd[r] * (fabs(g) + amg * (1 + fabs(xh))) + fabs(res);
         }
     }
@@ -208,6 +211,7 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
                                   .eps = 1e-5f,
                                   .w_offset = n->w_offset,
                                   .layer = n->layer,
+                                  .affine = n->affine,
                                   .each = n->each,
                                   .x_type = (uint8_t)t->xt,
                                   .y_type = (uint8_t)t->yt,
@@ -268,6 +272,7 @@ static bool backward(const struct lf_kernels *k, const struct ncase *n, const st
                               .lddx = t->ld,
                               .w_offset = n->w_offset,
                               .layer = n->layer,
+                              .affine = n->affine,
                               .each = n->each,
                               .accumulate = n->accumulate,
                               .x_type = (uint8_t)t->xt,
@@ -481,7 +486,7 @@ static void test_halves(const struct lf_kernels *k, const struct ncase *n, const
 
 static bool has_halves(const struct ncase *n)
 {
-    return n->heads == 1 && n->weight && n->c > 1;
+    return n->heads == 1 && n->weight && n->c > 1 && !n->affine;
 }
 
 int main(void)

@@ -16,7 +16,7 @@ static lf_queue *queue[4];
 
 struct model {
     struct lf_opt_tensor *t;
-    struct op_buf table, buf[TENSORS][5]; /* table: t; master, m, v, grad, copy */
+    struct op_buf table, buf[TENSORS][6]; /* table: t; master, m, v, grad, copy, ema */
 };
 
 /* Weights and moments of the types given; whatever the types, the values are those that bf16 has
@@ -38,12 +38,16 @@ static struct model model_of(int pt, int mt)
             }
         }
         m.buf[i][4] = op_alloc((size_t)length[i] * 2);
+        m.buf[i][5] = op_alloc((size_t)length[i] * 4);
+        for (int64_t e = 0; e < length[i]; e++)
+            op_set(m.buf[i][5].p, e, LF_F32, op_rand((uint64_t)(10 * i + 5), e));
         m.t[i] = (struct lf_opt_tensor){.n = length[i],
                                         .master = m.buf[i][0].p,
                                         .m = m.buf[i][1].p,
                                         .v = m.buf[i][2].p,
                                         .grad = m.buf[i][3].p,
                                         .copy = i % 2 ? m.buf[i][4].p : NULL,
+                                        .ema = i == 2 ? NULL : m.buf[i][5].p,
                                         .copy_type = i == 3 ? OP_LAST_FLOAT : LF_BF16,
                                         .master_type = (uint8_t)pt,
                                         .moment_type = (uint8_t)mt,
@@ -62,7 +66,7 @@ static struct model model_make(void)
 static void model_free(struct model *m)
 {
     for (int i = 0; i < TENSORS; i++)
-        for (int f = 0; f < 5; f++)
+        for (int f = 0; f < 6; f++)
             op_free(&m->buf[i][f]);
     op_free(&m->table);
 }
@@ -71,7 +75,7 @@ static bool model_same(const struct model *a, const struct model *b)
 {
     bool same = true;
     for (int i = 0; i < TENSORS; i++)
-        for (int f = 0; f < 5; f++)
+        for (int f = 0; f < 6; f++)
             same = same && memcmp(a->buf[i][f].p, b->buf[i][f].p, a->buf[i][f].bytes) == 0 &&
                    op_guards_intact(&a->buf[i][f]);
     return same;
@@ -165,7 +169,8 @@ static void test_adamw_parts(const struct lf_kernels *k, bool stochastic)
                                  .lr = 3e-3f,
                                  .bias_corr1 = 0.271f,
                                  .bias_corr2 = 0.142625f,
-                                 .clip_factor = 0.37f};
+                                 .clip_factor = 0.37f,
+                                 .average = 0.03f};
     struct model whole = model_of(LF_BF16, LF_BF16), cut = model_of(LF_BF16, LF_BF16);
     struct lf_opt_tensor t[2 * TENSORS];
     struct lf_k_adamw a = {.n_tensors = TENSORS,
@@ -189,6 +194,7 @@ static void test_adamw_parts(const struct lf_kernels *k, bool stochastic)
             p->v = (uint16_t *)p->v + at;
             p->grad += at;
             p->copy = p->copy ? (uint16_t *)p->copy + at : NULL;
+            p->ema = p->ema ? p->ema + at : NULL;
             if (at > 0)
                 break;
         }
@@ -255,13 +261,35 @@ static void test_norm(const struct lf_kernels *k)
     op_free(&records);
 }
 
+/* The averages of m against the formula, from those of ref and the weights p; NULL: those of m,
+ * which an average of the weights alone is. */
+static void test_average(const struct model *m, const struct model *ref, int i, const double *p,
+                         double share)
+{
+    double *want = calloc((size_t)length[i] + 1, 8);
+    for (int64_t e = 0; e < length[i]; e++) {
+        const double was = op_get(ref->buf[i][5].p, e, LF_F32);
+        want[e] = !m->t[i].ema ? was
+                  : p          ? was + share * (p[e] - was)
+                               : op_get(m->t[i].master, e, LF_F32);
+    }
+    op_ok(op_compare(m->buf[i][5].p, LF_F32, want, NULL, length[i], p ? 3e-7 : 0),
+          "adamw averages");
+    if (length[i] > 100)
+        op_prove(m->buf[i][5].p, LF_F32, want, NULL, length[i], 3e-7, length[i] - 1);
+    free(want);
+}
+
 static void test_adamw(const struct lf_kernels *k)
 {
     const float b1 = 0.9f, b2 = 0.95f, eps = 1e-8f;
     struct op_buf record = op_alloc(sizeof(struct lf_step_record));
     struct lf_step_record *rec = record.p;
-    *rec = (struct lf_step_record){
-        .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+    *rec = (struct lf_step_record){.lr = 3e-3f,
+                                   .bias_corr1 = 0.271f,
+                                   .bias_corr2 = 0.142625f,
+                                   .clip_factor = 0.37f,
+                                   .average = 0.03f};
     struct model ref = model_make(), m[4];
     for (int t = 1; t <= OP_THREADS; t++) {
         m[t] = model_make();
@@ -293,12 +321,19 @@ static void test_adamw(const struct lf_kernels *k)
         op_ok(op_compare(m[1].t[i].v, LF_F32, v, NULL, length[i], 3e-7), "adamw v");
         op_ok(op_compare(m[1].t[i].master, LF_F32, p, NULL, length[i], 5e-7), "adamw weights");
         tap_ok(copy, "the copy is the rounded weight");
+        test_average(&m[1], &ref, i, p, (double)rec->average);
         if (length[i] > 100)
             op_prove(m[1].t[i].master, LF_F32, p, NULL, length[i], 5e-7, length[i] - 1);
         free(p);
         free(mm);
         free(v);
     }
+    rec->average = 1;
+    struct lf_k_adamw a = {
+        .n_tensors = TENSORS, .t = m[1].t, .beta1 = b1, .beta2 = b2, .eps = eps, .rec = rec};
+    tap_ok(k->adamw.run(queue[1], &a) == 0, "a step that begins averages, %s", k->family);
+    for (int i = 0; i < TENSORS; i++)
+        test_average(&m[1], &ref, i, NULL, 1);
     for (int t = 1; t <= OP_THREADS; t++)
         model_free(&m[t]);
     model_free(&ref);
@@ -340,6 +375,7 @@ static int64_t differ(const struct model *a, const struct model *wide, bool stoc
     int64_t bad = 0;
     for (int i = 0; i < TENSORS; i++) {
         const struct lf_opt_tensor *t = &a->t[i], *f = &wide->t[i];
+        bad += memcmp(a->buf[i][5].p, wide->buf[i][5].p, a->buf[i][5].bytes) != 0;
         const void *is[3] = {t->m, t->v, t->master}, *want[3] = {f->m, f->v, f->master};
         for (int s = 0; s < 3; s++)
             for (int64_t e = 0; e < t->n; e++) {
@@ -371,7 +407,8 @@ static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochast
                                    .lr = 3e-3f,
                                    .bias_corr1 = 0.271f,
                                    .bias_corr2 = 0.142625f,
-                                   .clip_factor = 0.37f};
+                                   .clip_factor = 0.37f,
+                                   .average = 0.03f};
     struct model wide = model_of(LF_F32, LF_F32), m[4];
     for (int i = 0; i < TENSORS; i++) { /* the same values in f32 */
         struct model n = model_of(pt, mt);
@@ -606,7 +643,7 @@ int main(void)
         if (!k)
             continue;
         TAP(10 + OP_THREADS, test_norm(k));
-        TAP(26 + OP_THREADS, test_adamw(k));
+        TAP(43 + OP_THREADS, test_adamw(k));
         TAP(4, test_parts(k));
 #ifndef OP_CUDA
         TAP(1, test_adamw_parts(k, false));

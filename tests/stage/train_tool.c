@@ -16,6 +16,12 @@
  *                                             tensor that is furthest apart, by kind
  *     train_tool moved DIR DIR2 PATTERN       "MOVED of COUNT": weights whose names match and that
  *                                             are other ones in DIR2
+ *     train_tool kinds DIR KIND DIR2 KIND2    how many tensors of a kind of DIR are not those of
+ *                                             the other kind of DIR2
+ *     train_tool average OUT STEPS DECAY START WARMUP
+ *                                             the largest |a - b| / (1 + |b|) of the averages in
+ *                                             OUT/checkpoints/step-STEPS and the formula over the
+ *                                             weights of its steps 1 to STEPS
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  *     train_tool older SRC DST                the same of kernels of the version before
@@ -159,10 +165,10 @@ static int cmd_id(const char *dir, bool state, lf_err *err)
 
 static int cmd_types(const char *dir, lf_err *err)
 {
-    static const char *const kinds[] = {"weight", "adam_m", "adam_v"};
+    static const char *const kinds[] = {"weight", "adam_m", "adam_v", "ema"};
     lf_ckpt *c = NULL;
     int rc = lf_ckpt_open(&c, dir, 1, err);
-    for (int k = 0; k < 3 && !rc; k++)
+    for (int k = 0; k < 4 && !rc; k++)
         for (int nd = 1; nd < 3; nd++)
             for (int bf16 = 0; bf16 < 2; bf16++) {
                 int n = 0;
@@ -351,6 +357,115 @@ static int cmd_copy(const char *src, const char *dst, const struct change *h, lf
     return rc < 0 ? rc : 0;
 }
 
+static size_t elements_of(const lf_ckpt_entry *e)
+{
+    size_t n = 1;
+    for (int d = 0; d < e->ndim; d++)
+        n *= (size_t)e->shape[d];
+    return n;
+}
+
+/* All elements of the tensor of this kind in f32; the caller frees them. NULL: there is none. */
+static float *values(const lf_ckpt *c, const char *name, const char *kind, lf_err *err)
+{
+    const lf_ckpt_entry *e = lf_ckpt_find(c, name, kind);
+    if (!e || e->dtype != LF_H5_F32) {
+        lf_fail(err, LF_ENOENT, "%s: no %s of %s in f32", lf_ckpt_dir(c), kind, name);
+        return NULL;
+    }
+    float *x = lf_calloc(elements_of(e) + 1, sizeof *x, err);
+    if (x && lf_ckpt_read(c, e, NULL, NULL, x, err)) {
+        free(x);
+        x = NULL;
+    }
+    return x;
+}
+
+static int cmd_kinds(char **arg, lf_err *err)
+{
+    lf_ckpt *a = NULL, *b = NULL;
+    int other = 0, all = 0, rc = lf_ckpt_open(&a, arg[0], 1, err);
+    if (!rc)
+        rc = lf_ckpt_open(&b, arg[2], 1, err);
+    for (size_t i = 0; !rc && i < lf_ckpt_n_entries(a); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(a, i);
+        if (strcmp(e->kind, arg[1]) != 0)
+            continue;
+        float *x = values(a, e->name, arg[1], err), *y = values(b, e->name, arg[3], err);
+        rc = x && y ? 0 : LF_ENOENT;
+        other += !rc && memcmp(x, y, elements_of(e) * sizeof *x) != 0;
+        all++;
+        free(x);
+        free(y);
+    }
+    if (!rc)
+        printf("%d of %d\n", other, all);
+    lf_ckpt_close(a);
+    lf_ckpt_close(b);
+    return rc;
+}
+
+/* The average of a tensor after `steps` steps by its formula in f64, from the weights that a run
+ * has saved after each. */
+struct averaged {
+    lf_ckpt **c; /* [steps], of the steps from 1 on */
+    int steps, start, warmup;
+    double decay;
+};
+
+static int formula(double *out, const struct averaged *a, const lf_ckpt_entry *e, lf_err *err)
+{
+    for (int s = 0; s < a->steps; s++) {
+        float *w = values(a->c[s], e->name, "weight", err);
+        const double k = s - a->start, ramp = (1 + k) / (10 + k),
+                     decay = k <= 0                              ? 0
+                             : a->warmup != 0 && ramp < a->decay ? ramp
+                                                                 : a->decay;
+        if (!w)
+            return LF_ENOENT;
+        for (size_t i = 0; i < elements_of(e); i++)
+            out[i] = decay * out[i] + (1 - decay) * (double)w[i];
+        free(w);
+    }
+    return 0;
+}
+
+static int cmd_average(char **arg, lf_err *err)
+{
+    struct averaged a = {.steps = atoi(arg[1]),
+                         .decay = atof(arg[2]),
+                         .start = atoi(arg[3]),
+                         .warmup = atoi(arg[4])};
+    double worst = 0;
+    int n = 0, rc = 0;
+    a.c = lf_calloc((size_t)a.steps + 1, sizeof(lf_ckpt *), err);
+    for (int s = 0; a.c && s < a.steps && !rc; s++) {
+        char *dir = lf_ckpt_step_dir(arg[0], s + 1, err);
+        rc = dir ? lf_ckpt_open(&a.c[s], dir, 1, err) : LF_ENOMEM;
+        free(dir);
+    }
+    const lf_ckpt *last = !rc && a.c && a.steps > 0 ? a.c[a.steps - 1] : NULL;
+    for (size_t i = 0; last && !rc && i < lf_ckpt_n_entries(last); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(last, i);
+        if (strcmp(e->kind, "ema") != 0)
+            continue;
+        double *want = lf_calloc(elements_of(e) + 1, sizeof *want, err);
+        float *is = values(last, e->name, "ema", err);
+        rc = want && is ? formula(want, &a, e, err) : LF_ENOMEM;
+        for (size_t k = 0; !rc && k < elements_of(e); k++)
+            worst = fmax(worst, fabs((double)is[k] - want[k]) / (1 + fabs(want[k])));
+        n++;
+        free(want);
+        free(is);
+    }
+    if (!rc)
+        printf("%.2g of %d\n", worst, n);
+    for (int s = 0; a.c && s < a.steps; s++)
+        lf_ckpt_close(a.c[s]);
+    free(a.c);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     lf_err err = LF_ERR_INIT;
@@ -383,6 +498,10 @@ int main(int argc, char **argv)
         rc = lf_frame_read(argv[2], &offset, print_record, NULL, &err);
     else if (argc == 4 && strcmp(argv[1], "distance") == 0)
         rc = cmd_distance(argv[2], argv[3], &err);
+    else if (argc == 6 && strcmp(argv[1], "kinds") == 0)
+        rc = cmd_kinds(argv + 2, &err);
+    else if (argc == 7 && strcmp(argv[1], "average") == 0)
+        rc = cmd_average(argv + 2, &err);
     else if (argc == 5 && strcmp(argv[1], "moved") == 0)
         rc = cmd_moved(argv[2], argv[3], argv[4], &err);
     else if (argc == 4 && (strcmp(argv[1], "poison") == 0 || strcmp(argv[1], "older") == 0))

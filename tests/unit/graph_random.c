@@ -53,6 +53,8 @@ static lf_pstore *store(void)
         add(ps, COLS, 0, "vector", i);
         add(ps, 2 * COLS, 0, "long", i);
         add(ps, 1, 0, "scalar", i);
+        add(ps, COLS, 9, "taps", i);
+        add(ps, COLS, 0, "center", i);
     }
     add(ps, 1, 0, "given", 0);
     add(ps, 1, 0, "given", 1);
@@ -218,9 +220,14 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
     case 5:
         y = lf_add(g, x, take(p, d));
         break;
-    case 6:
-        y = lf_scale(g, x, 0.5f);
+    case 6: {
+        const uint32_t which = roll(d, 4); /* every other one has a bias */
+        y = !roll(d, 3)  ? lf_turn_rows(g, lf_turn_rows(g, x, roll(d, 2) ? 8 : 9, 0), COLS, ROWS)
+            : roll(d, 2) ? lf_scale(g, x, 0.5f)
+                         : lf_dwconv(g, x, lf_paramf(g, "taps%u", which),
+                                     which % 2 ? lf_paramf(g, "center%u", which) : LF_NONE, 2);
         break;
+    }
     case 7: {
         lf_val w =
             lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), lf_paramf(g, "long%u", roll(d, 4)));

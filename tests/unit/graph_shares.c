@@ -61,6 +61,7 @@ static void plan_of(struct gu *u, const struct what *w, int zero, int ranks, int
     struct gu_opts o = *w->o;
     o.optimizer = true;
     o.valid = true;
+    o.state.average = true;
     o.dp_ranks = ranks;
     o.dp_rank = rank;
     o.zero = zero;
@@ -85,6 +86,7 @@ static bool is_part(int zero, int kind, bool bf16)
     switch (kind) {
     case LF_P_M:
     case LF_P_V:
+    case LF_P_EMA:
         return zero >= 1;
     case LF_P_GRAD:
         return zero >= 2;

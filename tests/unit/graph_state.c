@@ -120,12 +120,13 @@ static void test_bytes(void)
 static void test_parts(void)
 {
     struct gu one, many;
-    const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V};
+    const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V, LF_P_EMA};
     struct gu_opts o = options(true, false, true);
     float *x = calloc(1 << 20, sizeof *x);
     int64_t own[2], wrong = 0, kept = 0, all = 0;
     o.dp_ranks = 2;
     o.dp_rank = o.zero = 1;
+    o.state.average = true;
     gu_open(&one, &gu_llama, &o);
     gu_open(&many, &gu_llama, &o);
     for (int i = 0; i < lf_pstore_count(one.ps); i++) {
@@ -135,7 +136,7 @@ static void test_parts(void)
                       cut[] = {0, 1, n / 3, n / 3, n / 2 + 1, n};
         for (int64_t e = 0; e < n; e++)
             x[e] = (float)(e + 1) * 0.37f + (float)i;
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             wrong += k == 0 ? lf_pstore_write(one.ps, i, LF_F32, x, &err)
                             : lf_pstore_write_kind(one.ps, i, kinds[k], LF_F32, x, &err);
             for (int c = 0; c < 5; c++)
