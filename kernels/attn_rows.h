@@ -46,10 +46,12 @@ struct lf_k_attn_own {
 /* What is added to a score by how far the key is from the query, apart for each head (Raffel et al.
  * 2020, T5): row reach - 1 + clamp(j - i, -(reach - 1), reach - 1) of the table f32
  * [2 reach - 1, H], for key j and query i of a document. It is added behind the softcap. reach 0:
- * there is none. On CPUs alone. */
+ * there is none. With place, i32 [rows], the places of key and query stand for j and i: what is
+ * near in a picture is not near in its rows (Liu et al. 2021, Swin). On CPUs alone. */
 struct lf_k_attn_bias {
     const float *table;
     int64_t reach;
+    const int32_t *place;
 };
 
 #endif

@@ -735,7 +735,8 @@ struct lf_k_mix_rows {
     uint8_t x_type, y_type;
 };
 /* Layer scale (Touvron et al. 2021, CaiT): y[r, c] = gain[c] x[r, c]. one: gain is one number, of
- * all columns (Gemma 4). */
+ * all columns (Gemma 4). each > 0: gain is a number of each so many columns, a head, and
+ * exp(min(gain, most)) multiplies (Liu et al. 2022, Swin v2; on CPUs alone). */
 struct lf_k_col_gate_fwd {
     int64_t rows, c, ldx, ldy;
     const void *x;
@@ -743,9 +744,11 @@ struct lf_k_col_gate_fwd {
     void *y;
     uint8_t x_type;
     bool one;
+    int64_t each;
+    float most;
 };
 /* dx = gain dy, dgain[c] (+)= sum over r of dy x. dx may be dy; either may be NULL, and with one
- * dgain is. */
+ * dgain is. With each dgain is that of the number of a head, 0 where it is above `most`. */
 struct lf_k_col_gate_bwd {
     int64_t rows, c, ldx, lddy, lddx;
     const void *x, *dy;
@@ -755,6 +758,8 @@ struct lf_k_col_gate_bwd {
     bool accumulate; /* of dgain */
     uint8_t x_type;
     bool one;
+    int64_t each;
+    float most;
 };
 /* y = keep ? x / (1 - p) : 0 (+ residual). The decision for element (r, c) is word c % 4 of
  *     Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)

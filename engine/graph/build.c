@@ -119,11 +119,12 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
                           o->sinks.id,
                           0,
                           o->bias.id,
-                          o->cu_queries.id};
+                          o->cu_queries.id,
+                          o->place.id};
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
-    return lf_graph_op(g, LF_OP_ATTN, in, 13, &a);
+    return lf_graph_op(g, LF_OP_ATTN, in, 14, &a);
 }
 
 /* Columns [first, first + cols) of the one state of a cache of latents. */

@@ -205,6 +205,7 @@ struct lf_attn_opts {
     /* f32 values [2 n - 1, H] or LF_NONE: what is added to scores by distance (struct
      * lf_k_attn_bias). They have a gradient. CPUs only */
     lf_val bias;
+    lf_val place; /* i32 [R, 1] or LF_NONE: where rows are instead, for the bias */
     /* i32 input [n_docs + 1, 1] or LF_NONE: q has rows of an axis of its own, whose documents are
      * these, and each sees all keys of the document of its number: cross attention. CPUs only */
     lf_val cu_queries;
@@ -265,6 +266,9 @@ lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
 lf_val lf_fold_rows(lf_graph *g, lf_val x, int k);
 /* Layer scale: gain[c] x[r, c]; gain is a parameter vector, or one number that is frozen. */
 lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain);
+/* exp(min(s[h], most)) x[r, c] for the columns c of head h; s is a parameter of `heads` numbers.
+ * CPUs only. */
+lf_val lf_head_gate(lf_graph *g, lf_val x, lf_val s, int heads, float most);
 
 /* ---- streams of a row (kernels/altup.h has the formulas) ---- */
 

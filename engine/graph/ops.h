@@ -142,7 +142,8 @@ enum {
     ATTN_SINKS,
     ATTN_BLOCKS, /* of CP_ATTN */
     ATTN_BIAS,
-    ATTN_APART /* cu_seqlens of queries that have an axis of their own */
+    ATTN_APART, /* cu_seqlens of queries that have an axis of their own */
+    ATTN_PLACE  /* where rows are for the bias */
 };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
@@ -188,7 +189,8 @@ enum {
     ATTNB_RUNS,
     ATTNB_BLOCKS,
     ATTNB_BIAS,
-    ATTNB_APART
+    ATTNB_APART,
+    ATTNB_PLACE
 };
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV, ATTNB_DBIAS };
 enum { SINKB_O, SINKB_DO, SINKB_LSE, SINKB_SINKS };

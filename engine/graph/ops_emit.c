@@ -319,7 +319,7 @@ LF_EMIT(attn)
                                 .causal = n->a.causal,
                                 .x_type = DT(b, q),
                                 .mode = (uint8_t)b->numeric,
-                                .bias = lf_bias_of(b, n->in[ATTN_BIAS])};
+                                .bias = lf_bias_of(b, n->in[ATTN_BIAS], n->in[ATTN_PLACE])};
     if (n->in[ATTN_APART]) {
         k->own = (struct lf_k_attn_own){.n = k->rows, .cu = P(b, n->in[ATTN_APART])};
         k->rows = R(b, kk);
@@ -441,7 +441,7 @@ LF_EMIT(attn_paged)
                                   .window = n->a.window,
                                   .x_type = DT(b, q),
                                   .mode = (uint8_t)b->numeric,
-                                  .bias = lf_bias_of(b, n->in[PAGED_BIAS])};
+                                  .bias = lf_bias_of(b, n->in[PAGED_BIAS], 0)};
     return 0;
 }
 

@@ -50,9 +50,10 @@ static inline const float *lf_sinks_of(const struct lf_bind *b, const struct lf_
 }
 
 /* What attention adds by distance: values [2 reach - 1, H] without gaps. */
-static inline struct lf_k_attn_bias lf_bias_of(const struct lf_bind *b, int32_t t)
+static inline struct lf_k_attn_bias lf_bias_of(const struct lf_bind *b, int32_t t, int32_t place)
 {
-    return (struct lf_k_attn_bias){.table = P(b, t), .reach = t ? (T(b, t)->rows + 1) / 2 : 0};
+    return (struct lf_k_attn_bias){
+        .table = P(b, t), .reach = t ? (T(b, t)->rows + 1) / 2 : 0, .place = P(b, place)};
 }
 
 /* Dropout of attention. sample and position are the indices of the node's inputs that hold them. */

@@ -58,7 +58,7 @@ LF_EMIT(attn_bwd)
                                 .causal = n->a.causal,
                                 .x_type = DT(b, q),
                                 .mode = (uint8_t)b->numeric,
-                                .bias = lf_bias_of(b, n->in[ATTNB_BIAS]),
+                                .bias = lf_bias_of(b, n->in[ATTNB_BIAS], n->in[ATTNB_PLACE]),
                                 .dbias = P(b, g[ATTNB_DBIAS])};
     if (n->in[ATTNB_APART]) {
         k->own = (struct lf_k_attn_own){.n = k->rows, .cu = P(b, n->in[ATTNB_APART])};

@@ -116,15 +116,27 @@ lf_val lf_col_gate(lf_graph *g, lf_val x, lf_val gain)
     return lf_graph_op(g, LF_OP_COL_GATE, in, 2, NULL);
 }
 
+lf_val lf_head_gate(lf_graph *g, lf_val x, lf_val s, int heads, float most)
+{
+    const struct lf_attr a = {.heads = heads, .limit = most};
+    const int32_t in[] = {x.id, s.id};
+    return lf_graph_op(g, LF_OP_COL_GATE, in, 2, &a);
+}
+
 LF_VJP(col_gate)
 {
     const struct lf_node n = ad->g->n[node];
     const int32_t x = n.in[COLG_X], gain = n.in[COLG_GAIN];
     const int32_t in[] = {x, lf_ad_grad_of(ad, n.out[0]), gain};
     const int32_t out[] = {slot_or_scratch(ad, x), param_grad(ad, gain)};
-    emit(ad, LF_OP_COL_GATE_BWD, NULL, in, 3, out, 2);
+    emit(ad, LF_OP_COL_GATE_BWD, &n.a, in, 3, out, 2);
     lf_ad_contribute(ad, x, out[COLGB_DX]);
     return ad->g->err.rc;
+}
+
+static bool one_gain(const struct lf_bind *b, const struct lf_node *n, int32_t gain, int32_t x)
+{
+    return !n->a.heads && C(b, gain) == 1 && C(b, x) > 1;
 }
 
 LF_EMIT(col_gate)
@@ -139,7 +151,9 @@ LF_EMIT(col_gate)
                                     .gain = P(b, n->in[COLG_GAIN]),
                                     .y = P(b, y),
                                     .x_type = DT(b, x),
-                                    .one = C(b, n->in[COLG_GAIN]) == 1 && C(b, x) > 1};
+                                    .one = one_gain(b, n, n->in[COLG_GAIN], x),
+                                    .each = n->a.heads ? C(b, x) / n->a.heads : 0,
+                                    .most = n->a.limit};
     return 0;
 }
 
@@ -159,6 +173,8 @@ LF_EMIT(col_gate_bwd)
                                     .dgain = P(b, n->out[COLGB_DGAIN]),
                                     .accumulate = lf_adds(b, n->out[COLGB_DGAIN]),
                                     .x_type = DT(b, x),
-                                    .one = C(b, n->in[COLGB_GAIN]) == 1 && C(b, x) > 1};
+                                    .one = one_gain(b, n, n->in[COLGB_GAIN], x),
+                                    .each = n->a.heads ? C(b, x) / n->a.heads : 0,
+                                    .most = n->a.limit};
     return 0;
 }

@@ -282,7 +282,10 @@ static int check_sinks(lf_graph *g, const struct lf_node *n, int slot)
 static int check_bias(lf_graph *g, const struct lf_node *n, int slot)
 {
     if (!n->in[slot])
-        return 0;
+        return slot == ATTN_BIAS && n->op == LF_OP_ATTN && n->in[ATTN_PLACE]
+                   ? lf_graph_fail(g, LF_EINVAL, "%s: place is of a bias, and there is none",
+                                   op_name(n))
+                   : 0;
     const struct lf_tensor *t = &g->t[n->in[slot]];
     if (!lf_is_float(t->dtype) || t->role == LF_ROLE_PARAM || !t->pinned || t->rows % 2 == 0)
         return bad(g, n, n->in[slot], n->in[0],
@@ -360,6 +363,8 @@ LF_SHAPE(attn)
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
     if (check_bias(g, n, ATTN_BIAS) || check_apart(g, n))
+        return LF_EINVAL;
+    if (n->in[ATTN_PLACE] && need_index(g, n, ATTN_PLACE, LF_I32, rows, "place must be i32 [R, 1]"))
         return LF_EINVAL;
     if (n->in[ATTN_PREFIX] && need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1,
                                          "prefix must be an i32 input [n_docs, 1]"))
@@ -734,6 +739,14 @@ LF_SHAPE(col_gate)
     if (need_float(g, n, COLG_X, "x") || need(g, n, COLG_GAIN, "gain"))
         return LF_EINVAL;
     const struct lf_tensor *gain = &g->t[n->in[COLG_GAIN]];
+    const int64_t cols = g->t[n->in[COLG_X]].cols;
+    if (n->a.heads) {
+        if (gain->role != LF_ROLE_PARAM || gain->rows * gain->cols != n->a.heads ||
+            cols % n->a.heads)
+            return bad(g, n, n->in[COLG_GAIN], n->in[COLG_X],
+                       "it must be a parameter with one number for each head of x");
+        return make(g, n, 0, g->t[n->in[COLG_X]].rows, cols, "");
+    }
     const bool one = gain->role == LF_ROLE_PARAM && gain->cols == 1 && g->ps->g[gain->group].frozen;
     if (need_param(g, n, COLG_GAIN, 1, one ? 1 : g->t[n->in[COLG_X]].cols,
                    "the gain must be a parameter vector of x's width, or one frozen number"))

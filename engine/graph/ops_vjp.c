@@ -177,7 +177,8 @@ LF_VJP(attn)
                           n.in[ATTN_RUNS],
                           n.in[ATTN_BLOCKS],
                           n.in[ATTN_BIAS],
-                          n.in[ATTN_APART]};
+                          n.in[ATTN_APART],
+                          n.in[ATTN_PLACE]};
     const bool bias = lf_ad_wants(ad, n.in[ATTN_BIAS]);
     int32_t out[4] = {0};
     sinks_vjp(ad, &n);
@@ -185,7 +186,7 @@ LF_VJP(attn)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
     if (bias)
         out[ATTNB_DBIAS] = lf_ad_slot(ad, n.in[ATTN_BIAS]);
-    emit(ad, n.op == LF_OP_CP_ATTN ? LF_OP_CP_ATTN_BWD : LF_OP_ATTN_BWD, &n.a, in, 15, out,
+    emit(ad, n.op == LF_OP_CP_ATTN ? LF_OP_CP_ATTN_BWD : LF_OP_ATTN_BWD, &n.a, in, 16, out,
          bias ? 4 : 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);

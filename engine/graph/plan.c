@@ -307,7 +307,8 @@ static int check_attention(const lf_plan *p, const lf_graph *g, lf_err *err)
             return lf_fail(err, LF_ENOTSUP,
                            "graph %s: %s has no kernel for attention %s, CPUs have (device = cpu)",
                            g->name, p->o.target->name,
-                           bias ? "with a table of distances ([model] position = relative)"
+                           bias ? "with a table of distances ([model] position = relative, "
+                                  "vision.shifted)"
                                 : "to another text (cross attention, [model] encoder_layers)");
     }
     return 0;

@@ -34,7 +34,7 @@
 #include "engine/graph/ops.h"
 #include "engine/graph/plan.h"
 
-enum { LF_MAX_IN = 15, LF_MAX_OUT = 7 };
+enum { LF_MAX_IN = 16, LF_MAX_OUT = 7 };
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;

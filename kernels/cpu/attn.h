@@ -314,15 +314,32 @@ static inline bool attn_bias_ok(const struct lf_k_attn_bias *b)
     (!(a)->own.cu || (!(a)->causal && !(a)->window && !(a)->prefix && !(a)->runs && !(a)->alibi && \
                       !(a)->bias.reach))
 
-/* The bias of keys key0 ... key0 + ATTN_T - 1 for a query at position pos: column is that of its
- * head, H apart from row to row. */
-static inline void attn_bias_tile(float add[ATTN_T], const float *column,
-                                  const struct attn_shape *s, int64_t pos, int64_t key0)
+/* Where rows of a document are, for their bias: place [len], or NULL: where they stand. */
+struct attn_places {
+    const int32_t *place;
+    int64_t len;
+};
+/* The row of the table for a key that is `far` behind the query. */
+static inline int64_t attn_bias_row(int64_t reach, int64_t far)
 {
-    const int64_t most = s->reach - 1;
+    const int64_t most = reach - 1;
+    return most + (far < -most ? -most : far > most ? most : far);
+}
+/* The bias of keys key0 ... key0 + ATTN_T - 1 for a query at position pos: column is that of its
+ * head, H apart from row to row. Keys behind the document have none. */
+static inline void attn_bias_tile(float add[ATTN_T], const float *column,
+                                  const struct attn_shape *s, const struct attn_places *p,
+                                  int64_t pos, int64_t key0)
+{
     for (int64_t c = 0; c < ATTN_T; c++) {
-        const int64_t far = key0 + c - pos, cut = far < -most ? -most : far > most ? most : far;
-        add[c] = column[(most + cut) * s->heads];
+        const int64_t key = key0 + c;
+        if (!p->place)
+            add[c] = column[attn_bias_row(s->reach, key - pos) * s->heads];
+        else
+            add[c] = key < p->len
+                         ? column[attn_bias_row(s->reach, (int64_t)p->place[key] - p->place[pos]) *
+                                  s->heads]
+                         : 0.0f;
     }
 }
 
@@ -369,7 +386,8 @@ struct attn_block {
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     const float **bias;     /* [n] of shapes with a bias: the column of the row's head */
-    float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
+    struct attn_places places;
+    float *s; /* [ATTN_MR][ATTN_T] scores, then probabilities */
     /* dropout, or NULL; with it, all rows are consecutive rows of one head */
     const struct lf_k_attn_drop *drop;
     int64_t drop_row, drop_head; /* row of the call that is row 0 of the block; its head */

@@ -38,6 +38,7 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, const struct attn
     b->pos = (int64_t *)(void *)(b->s + ATTN_MR * ATTN_T);
     b->lo = b->pos + f;
     b->hi = b->lo + f;
+    b->places = (struct attn_places){NULL, 0};
     b->bias = s->reach ? (const float **)(void *)(b->hi + f) : NULL;
 }
 
@@ -100,7 +101,7 @@ LF_INLINE float row_scores(const struct attn_block *b, const struct attn_shape *
     float *row = b->s + r * ATTN_T, add[ATTN_T];
     lf_v top = ninf;
     if (s->reach)
-        attn_bias_tile(add, b->bias[i], s, pos, key0);
+        attn_bias_tile(add, b->bias[i], s, &b->places, pos, key0);
     for (int64_t c = 0; c < cols; c += LF_VL) {
         lf_v v = attn_score(s, lf_v_load(row + c), slope, s->reach ? add + c : NULL, pos, key0 + c,
                             NULL);

@@ -7,7 +7,7 @@
  *       dk_j = sum_i ds_ij q_i
  * With dropout m_ij: dv_j = sum_i m_ij p_ij do_i, and m_ij dp_ij stands for dp_ij; delta_i is as it
  * was. The gradient of a bias is that of the scores behind scale and softcap, p_ij (dp_ij -
- * delta_i), added up by j - i.
+ * delta_i), added up by j - i, or by the rows of the table where places stand for both.
  * One thread does a whole (document, group): heads ascending, in each the key tiles ascending,
  * in each the query blocks ascending. All sums therefore run in one order, whatever the threads;
  * threads draw (document, group) from a counter. Where there is a bias whose gradient is wanted,
@@ -47,8 +47,15 @@ struct space {
     float *delta;        /* [rows] */
     float *s, *dp;       /* [ATTN_QB][64] scores -> p; dp -> ds */
     float *pc, *dsc;     /* with pairs: p and ds as pairs of rows, [ATTN_QB / 2][64] */
-    float *far; /* with dbias: sums of a head's gradients of scores by j - i, [2 rows + 64] */
+    /* with dbias: sums of a head's gradients of scores by j - i, [2 rows + 64]; with places by rows
+     * of the table, [2 reach] */
+    float *far;
 };
+
+static size_t far_floats(const struct lf_k_attn_bwd *a, int64_t rows)
+{
+    return (size_t)(2 * (a->bias.place ? a->bias.reach : rows) + ATTN_T);
+}
 
 static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                          float *mem)
@@ -72,7 +79,7 @@ static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const s
                            block,
                            block,
                            block,
-                           a->dbias ? 2 * rows + ATTN_T : 0};
+                           a->dbias ? far_floats(a, (int64_t)rows) : 0};
     size_t n = 0;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
         *field[i] = mem ? mem + n : NULL;
@@ -169,13 +176,24 @@ struct pair {
     bool open;             /* some rows may see keys behind their own: of a prefix, or of a run */
 };
 
+/* Adds gradients of the scores of query i, of keys [lo, hi) of the tile, to the rows of the table
+ * that the scores had numbers of. */
+static void add_by_place(const struct lf_k_attn_bwd *a, float *far, const struct attn_places *p,
+                         const struct pair *b, int64_t i, const float *ds)
+{
+    const int64_t end = p->len - b->j0 < ATTN_T ? p->len - b->j0 : ATTN_T;
+    for (int64_t c = 0; c < end; c++)
+        far[attn_bias_row(a->bias.reach, (int64_t)p->place[b->j0 + c] - p->place[i])] += ds[c];
+}
+
 /* p and ds of the block from its scores and dp, rounded as products will read them. */
 static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
                         const struct space *w, struct doc d, const struct pair *b)
 {
     const float slope = a->alibi ? a->alibi[b->h] : 0.0f;
     const bool bf = s->x_type == LF_BF16;
-    float add[ATTN_T];
+    const struct attn_places places = {a->bias.place ? a->bias.place + d.row : NULL, d.len};
+    float add[ATTN_T], grads[ATTN_T] = {0};
     for (int64_t r = 0; r < b->nq; r++) {
         const int64_t i = b->i0 + r, at = b->at + r, row = d.part.row + at;
         int64_t lo, hi;
@@ -184,11 +202,11 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
         lo -= b->j0;
         hi -= b->j0;
         if (s->reach)
-            attn_bias_tile(add, a->bias.table + b->h, s, i, b->j0);
+            attn_bias_tile(add, a->bias.table + b->h, s, &places, i, b->j0);
         const lf_v lse = lf_v_set1(a->lse[b->h * attn_own_rows(&a->own, a->rows) + row]),
                    delta = lf_v_set1(w->delta[at]), scale = lf_v_set1(s->scale);
         float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T, keep[ATTN_T];
-        float *far = a->dbias ? w->far + (b->j0 - i + d.len - 1) : NULL;
+        float *far = !a->dbias ? NULL : places.place ? grads : w->far + (b->j0 - i + d.len - 1);
         const bool drop = a->drop.p > 0.0f;
         if (drop)
             LF_SYM(attn_drop_tile)(keep, &a->drop, row, b->h, b->j0);
@@ -213,7 +231,7 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
                     ds = p * (lf_v_load(pd + c) - delta);
                 }
                 if (far)
-                    lf_v_store(far + c, lf_v_load(far + c) + ds);
+                    lf_v_store(far + c, places.place ? ds : lf_v_load(far + c) + ds);
                 ds *= scale;
                 if (s->softcap > 0.0f)
                     ds *= slope_cap;
@@ -221,6 +239,8 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
             lf_v_store(ps + c, lf_vt_round(p, bf));
             lf_v_store(pd + c, lf_vt_round(ds, bf));
         }
+        if (far == grads)
+            add_by_place(a, w->far, &places, b, i, grads);
     }
 }
 
@@ -468,14 +488,13 @@ static void put_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     put_rows(lf_at_w(dv, (hi - n) * a->lddv, t), a->lddv, w->dv, n, s->dv, t);
 }
 
-/* Adds the sums by j - i, of a document of len keys, to the rows of the table that they go by. */
+/* Adds the sums by j - i, of a document of len keys, to the rows of the table that they go by; with
+ * places they are by those rows. */
 static void fold_bias(const struct lf_k_attn_bwd *a, const struct space *w, int64_t len, int64_t h)
 {
-    const int64_t most = a->bias.reach - 1;
-    for (int64_t x = 0; x < 2 * len - 1; x++) {
-        const int64_t far = x - (len - 1), cut = far < -most ? -most : far > most ? most : far;
-        a->dbias[(most + cut) * a->heads + h] += w->far[x];
-    }
+    const int64_t most = a->bias.place ? a->bias.reach - 1 : len - 1;
+    for (int64_t x = 0; x < 2 * most + 1; x++)
+        a->dbias[attn_bias_row(a->bias.reach, x - most) * a->heads + h] += w->far[x];
 }
 
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
@@ -490,7 +509,7 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         d.part = (struct attn_part){0};
         if (a->dbias)
-            memset(w->far, 0, (size_t)(2 * d.len + ATTN_T) * sizeof(float));
+            memset(w->far, 0, far_floats(a, d.len) * sizeof(float));
         while (attn_part_next(&a->own, i, d.row, d.len, &d.part))
             run_part(a, s, w, d, h);
         if (a->dbias)

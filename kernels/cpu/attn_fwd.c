@@ -133,6 +133,8 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
         b.drop_row = at->row;
         b.drop_head = h;
     }
+    if (a->bias.place)
+        b.places = (struct attn_places){a->bias.place + d.row, d.len};
     const bool in_place = a->x_type == LF_F32 || p->s.pairs;
     int64_t lo = d.len, hi = 0;
     if (in_place) {

@@ -28,7 +28,8 @@ int lf_cuda_mix_rows(lf_queue *q, const struct lf_k_mix_rows *a)
 
 int lf_cuda_col_gate_fwd_check(const struct lf_k_col_gate_fwd *a)
 {
-    return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_cu_float(a->x_type)
+    return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_cu_float(a->x_type) &&
+                   !a->each
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -42,7 +43,7 @@ int lf_cuda_col_gate_fwd(lf_queue *q, const struct lf_k_col_gate_fwd *a)
 int lf_cuda_col_gate_bwd_check(const struct lf_k_col_gate_bwd *a)
 {
     return a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
-                   lf_cu_float(a->x_type) && !(a->one && a->dgain)
+                   lf_cu_float(a->x_type) && !(a->one && a->dgain) && !a->each
                ? LF_K_OK
                : LF_K_EINVAL;
 }

@@ -16,13 +16,29 @@ struct one {
     bool apart, causal;
     int64_t reach;
     double softcap;
+    bool places; /* of keys and queries, and not where they stand, decide the bias */
 };
 static const struct one cases[] = {
-    {"cross", {0, 13, 17, 67, 67}, {0, 70, 70, 200, 205}, true, false, 0, 0},
-    {"cross, softcap", {0, 1, 1, 130, 190}, {0, 3, 8, 9, 75}, true, false, 0, 2},
-    {"bias, causal", {0, 150, 150, 151, 190}, {0, 150, 150, 151, 190}, false, true, 9, 0},
-    {"bias, both ways", {0, 150, 150, 151, 190}, {0, 150, 150, 151, 190}, false, false, 9, 0},
-    {"bias beyond documents", {0, 20, 50, 51, 67}, {0, 20, 50, 51, 67}, false, false, 400, 3},
+    {"cross", {0, 13, 17, 67, 67}, {0, 70, 70, 200, 205}, true, false, 0, 0, false},
+    {"cross, softcap", {0, 1, 1, 130, 190}, {0, 3, 8, 9, 75}, true, false, 0, 2, false},
+    {"bias, causal", {0, 150, 150, 151, 190}, {0, 150, 150, 151, 190}, false, true, 9, 0, false},
+    {"bias, both ways",
+     {0, 150, 150, 151, 190},
+     {0, 150, 150, 151, 190},
+     false,
+     false,
+     9,
+     0,
+     false},
+    {"bias beyond documents",
+     {0, 20, 50, 51, 67},
+     {0, 20, 50, 51, 67},
+     false,
+     false,
+     400,
+     3,
+     false},
+    {"bias by places", {0, 150, 150, 151, 190}, {0, 150, 150, 151, 190}, false, false, 85, 0, true},
 };
 enum { CASES = sizeof cases / sizeof *cases, PAD = 5 };
 
@@ -36,6 +52,7 @@ struct state {
     int type;
     int64_t nq, nk, ldq, ldk, ldv, ldo, table; /* rows, row distances, rows of the table */
     struct op_buf q, k, v, go, bias;
+    int32_t *place; /* [nk], or NULL */
     double *o, *dq, *dk, *dv, *dbias, *lse;
 };
 
@@ -58,11 +75,16 @@ static int64_t bias_row(const struct one *c, int64_t far)
     return most + (far < -most ? -most : far > most ? most : far);
 }
 
+/* How far key j is behind query i, rows of one document. */
+static int64_t far_of(const struct state *s, int64_t qi, int64_t kj)
+{
+    return s->place ? (int64_t)s->place[kj] - s->place[qi] : kj - qi;
+}
+
 static const double scale = 0.4;
 
 /* The score of query i and key j of a document, and its derivative by scale q . k. */
-static double score(const struct state *s, int64_t h, int64_t qi, int64_t kj, int64_t far,
-                    double *slope)
+static double score(const struct state *s, int64_t h, int64_t qi, int64_t kj, double *slope)
 {
     const struct one *c = s->c;
     double dot = 0;
@@ -76,7 +98,7 @@ static double score(const struct state *s, int64_t h, int64_t qi, int64_t kj, in
         *slope = 1 - t * t;
         v = c->softcap * t;
     }
-    return c->reach ? v + op_get(s->bias.p, bias_row(c, far) * HEADS + h, LF_F32) : v;
+    return c->reach ? v + op_get(s->bias.p, bias_row(c, far_of(s, qi, kj)) * HEADS + h, LF_F32) : v;
 }
 
 /* One query and head: o, lse and all gradients that it has a part in. */
@@ -87,7 +109,7 @@ static void reference_row(struct state *s, int64_t doc, int64_t i, int64_t h)
                   all = c->ck[doc + 1] - k0, keys = c->causal && i + 1 < all ? i + 1 : all;
     double *p = zeros(keys), *slope = zeros(keys), top = -HUGE_VAL, sum = 0, delta = 0;
     for (int64_t j = 0; j < keys; j++)
-        top = fmax(top, p[j] = score(s, h, qi, k0 + j, j - i, &slope[j]));
+        top = fmax(top, p[j] = score(s, h, qi, k0 + j, &slope[j]));
     for (int64_t j = 0; j < keys; j++)
         sum += p[j] = exp(p[j] - top);
     s->lse[h * s->nq + qi] = keys ? top + log(sum) : -HUGE_VAL;
@@ -106,7 +128,7 @@ static void reference_row(struct state *s, int64_t doc, int64_t i, int64_t h)
         }
         const double ds = p[j] / sum * (dp - delta);
         if (c->reach)
-            s->dbias[bias_row(c, j - i) * HEADS + h] += ds;
+            s->dbias[bias_row(c, far_of(s, qi, k0 + j)) * HEADS + h] += ds;
         for (int64_t x = 0; x < D; x++) {
             s->dq[(qi * HEADS + h) * D + x] +=
                 ds * scale * slope[j] * get(&s->k, s->ldk, k0 + j, g * D + x, s->type);
@@ -131,6 +153,9 @@ static struct state state_make(const struct one *c, int type)
     s.v = op_random(s.nk * s.ldv, type, 3, 1);
     s.go = op_random(s.nq * s.ldo, type, 4, 1);
     s.bias = op_random(s.table * HEADS, LF_F32, 5, 2);
+    s.place = c->places ? calloc((size_t)s.nk, sizeof *s.place) : NULL;
+    for (int64_t i = 0; s.place && i < s.nk; i++) /* cells of rows of 7, which are 13 apart */
+        s.place[i] = -(int32_t)(i % 49 / 7 * 13 + i % 7);
     s.o = zeros(s.nq * HEADS * E);
     s.dq = zeros(s.nq * HEADS * D);
     s.dk = zeros(s.nk * GROUPS * D);
@@ -150,6 +175,7 @@ static void state_free(struct state *s)
 {
     struct op_buf *b[] = {&s->q, &s->k, &s->v, &s->go, &s->bias};
     double *p[] = {s->o, s->dq, s->dk, s->dv, s->dbias, s->lse};
+    free(s->place);
     for (size_t i = 0; i < sizeof b / sizeof *b; i++)
         op_free(b[i]);
     for (size_t i = 0; i < sizeof p / sizeof *p; i++)
@@ -192,7 +218,7 @@ static bool forward(const struct lf_kernels *k, const struct state *s, int threa
                               .causal = s->c->causal,
                               .x_type = (uint8_t)s->type,
                               .own = own_of(s),
-                              .bias = {s->bias.p, s->c->reach}};
+                              .bias = {s->bias.p, s->c->reach, s->place}};
     a.work_bytes = k->attn_fwd.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
@@ -249,7 +275,7 @@ static bool backward(const struct lf_kernels *k, const struct state *s, int thre
                               .causal = s->c->causal,
                               .x_type = (uint8_t)s->type,
                               .own = own_of(s),
-                              .bias = {s->bias.p, s->c->reach},
+                              .bias = {s->bias.p, s->c->reach, s->place},
                               .dbias = s->c->reach ? out[DBIAS].p : NULL};
     a.work_bytes = k->attn_bwd.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
@@ -358,7 +384,7 @@ static void test_paged(const struct lf_kernels *k, const struct state *s)
                                 .scale = (float)scale,
                                 .softcap = (float)c->softcap,
                                 .x_type = (uint8_t)s->type,
-                                .bias = {s->bias.p, c->reach}};
+                                .bias = {s->bias.p, c->reach, NULL}};
     for (int64_t i = 0; i < s->nk + s->nq; i++)
         seq[i] = -1;
     for (int64_t d = 0; d < DOCS; d++) {
@@ -419,10 +445,10 @@ static void test_refused(const struct lf_kernels *k)
     bad[0].causal = true;
     bad[1].window = 4;
     bad[2].runs = cu;
-    bad[3].bias = (struct lf_k_attn_bias){table, 2};
+    bad[3].bias = (struct lf_k_attn_bias){table, 2, NULL};
     bad[4].own.first = cu;
     bad[5].own = (struct lf_k_attn_own){0};
-    bad[5].bias = (struct lf_k_attn_bias){NULL, 2};
+    bad[5].bias = (struct lf_k_attn_bias){NULL, 2, NULL};
     for (int i = 0; i < 6; i++)
         wrong += k->attn_fwd.check(&bad[i]) == 0;
     tap_ok(wrong == 0, "masks by position of queries with another axis are refused: %s", k->family);

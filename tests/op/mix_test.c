@@ -247,6 +247,107 @@ static void test_gate(const struct lf_kernels *k, int64_t rows, int64_t c, int64
     free(scale);
 }
 
+#ifdef OP_CUDA
+/* There is no kernel for numbers of heads. */
+static void test_heads(const struct lf_kernels *k, int type)
+{
+    float x[8] = {0};
+    const struct lf_k_col_gate_fwd f = {.rows = 1,
+                                        .c = 8,
+                                        .ldx = 8,
+                                        .ldy = 8,
+                                        .x = x,
+                                        .gain = x,
+                                        .y = x,
+                                        .x_type = (uint8_t)type,
+                                        .each = 4};
+    tap_ok(k->col_gate_fwd.check(&f) != 0, "numbers of heads are refused");
+}
+#else
+/* A number of each head, of which exp multiplies, cut: the last is above `most`. */
+static void test_heads(const struct lf_kernels *k, int type)
+{
+    enum { ROWS = 67, HEADS = 3, EACH = 21, C = HEADS * EACH, LD = C + 3 };
+    const float most = 1.5f, gains[HEADS] = {-0.7f, 1.25f, 2};
+    struct op_buf x = op_random(ROWS * LD, type, 1, 1), dy = op_random(ROWS * LD, type, 2, 1), y[4],
+                  dx[4];
+    float dgain[4][HEADS];
+    double want[ROWS * LD] = {0}, wantd[ROWS * LD] = {0}, wantg[HEADS] = {1, 1, 1}, apart = 0;
+    bool same = true;
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < C; c++) {
+            const int at = r * LD + c, h = c / EACH;
+            const double by = exp(fmin((double)gains[h], (double)most)), d = op_get(dy.p, at, type),
+                         v = op_get(x.p, at, type);
+            want[at] = by * v;
+            wantd[at] = by * d;
+            wantg[h] += gains[h] <= most ? by * v * d : 0;
+        }
+    for (int t = 1; t <= OP_THREADS; t++) {
+        y[t] = op_alloc(x.bytes);
+        dx[t] = op_alloc(x.bytes);
+        for (int h = 0; h < HEADS; h++)
+            dgain[t][h] = 1;
+        const struct lf_k_col_gate_fwd f = {.rows = ROWS,
+                                            .c = C,
+                                            .ldx = LD,
+                                            .ldy = LD,
+                                            .x = x.p,
+                                            .gain = gains,
+                                            .y = y[t].p,
+                                            .x_type = (uint8_t)type,
+                                            .each = EACH,
+                                            .most = most};
+        const struct lf_k_col_gate_bwd b = {.rows = ROWS,
+                                            .c = C,
+                                            .ldx = LD,
+                                            .lddy = LD,
+                                            .lddx = LD,
+                                            .x = x.p,
+                                            .dy = dy.p,
+                                            .gain = gains,
+                                            .dx = dx[t].p,
+                                            .dgain = dgain[t],
+                                            .accumulate = true,
+                                            .x_type = (uint8_t)type,
+                                            .each = EACH,
+                                            .most = most};
+        same = same && k->col_gate_fwd.check(&f) == 0 && k->col_gate_fwd.run(queue[t], &f) == 0 &&
+               k->col_gate_bwd.check(&b) == 0 && k->col_gate_bwd.run(queue[t], &b) == 0 &&
+               memcmp(y[1].p, y[t].p, x.bytes) == 0 && memcmp(dx[1].p, dx[t].p, x.bytes) == 0 &&
+               memcmp(dgain[1], dgain[t], sizeof dgain[1]) == 0 && op_guards_intact(&y[t]) &&
+               op_guards_intact(&dx[t]);
+    }
+    for (int i = 0; i < ROWS * LD; i++)
+        if (i % LD >= C) { /* gaps are not compared */
+            op_set(y[1].p, i, type, 0);
+            op_set(dx[1].p, i, type, 0);
+        }
+    for (int h = 0; h < HEADS; h++)
+        apart = fmax(apart, fabs((double)dgain[1][h] - wantg[h]) / (1 + fabs(wantg[h])));
+    tap_ok(same, "numbers of heads: same bits with 1 to 3 threads, %s", k->family);
+    op_ok(op_compare(y[1].p, type, want, NULL, ROWS * LD, 1e-6), "rows times them");
+    op_ok(op_compare(dx[1].p, type, wantd, NULL, ROWS * LD, 1e-6), "the gradient");
+    tap_ok(apart < 1e-5, "and that of the numbers, of which one is cut: %.2g", apart);
+    const struct lf_k_col_gate_fwd odd = {.rows = 1,
+                                          .c = C,
+                                          .ldx = C,
+                                          .ldy = C,
+                                          .x = x.p,
+                                          .gain = gains,
+                                          .y = y[1].p,
+                                          .x_type = (uint8_t)type,
+                                          .each = EACH + 1};
+    tap_ok(k->col_gate_fwd.check(&odd) != 0, "heads that are not whole are refused");
+    for (int t = 1; t <= OP_THREADS; t++) {
+        op_free(&y[t]);
+        op_free(&dx[t]);
+    }
+    op_free(&x);
+    op_free(&dy);
+}
+#endif
+
 /* One number for all columns, which has no gradient. */
 static void test_one(const struct lf_kernels *k, int type)
 {
@@ -299,8 +400,14 @@ int main(void)
         if (!k)
             continue;
         TAP(2, test_adjoint(k));
-        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             TAP(5, test_one(k, type));
+#ifdef OP_CUDA
+            TAP(1, test_heads(k, type));
+#else
+            TAP(5, test_heads(k, type));
+#endif
+        }
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
                 const int64_t *e = shapes[s];
