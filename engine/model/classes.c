@@ -113,7 +113,8 @@ struct lf_classes_rows lf_classes_bounds(const lf_model_config *c, int64_t patch
 /* Entries of a matrix that picks rows of pictures: one of each, or all. */
 static int64_t entries(const lf_model_config *c, const struct lf_classes_rows *r)
 {
-    return c->classes.read == LF_CLASS_MEAN ? r->media.vision.rows : r->pictures;
+    return c->classes.read == LF_CLASS_MEAN ? lf_vision_end_rows(&c->vision, &r->media.vision)
+                                            : r->pictures;
 }
 
 static const char *const matrices[] = {"classes.read", "classes.second"};
@@ -124,7 +125,8 @@ static void add_head(lf_graph *g, const lf_model_config *c, const struct lf_clas
     static const char *const out[] = {"score", "distilled"}, *const back[] = {"dscore",
                                                                               "ddistilled"};
     const struct lf_mix read =
-        lf_mix_input(g, matrices[k], r->pictures, r->media.vision.rows, entries(c, r));
+        lf_mix_input(g, matrices[k], r->pictures, lf_vision_end_rows(&c->vision, &r->media.vision),
+                     entries(c, r));
     lf_val w = lf_paramf(g, "%s.weight", head_names[k]);
     lf_val z = lf_linear(g, lf_mix_rows(g, h, &read), w, lf_paramf(g, "%s.bias", head_names[k]));
     lf_pin_f32(g, z);
@@ -142,6 +144,14 @@ lf_graph *lf_classes_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
         lf_fail(err, LF_EINVAL,
                 "the model tells no classes of pictures: say how many there are with "
                 "classes.labels in [model], and give the encoder with vision_from");
+        return NULL;
+    }
+    if (c->vision.grid && lf_vision_pictures(&c->vision, &r->media.vision) < 1) {
+        lf_fail(err, LF_EINVAL,
+                "there is room for %lld patches, and a picture has %lld x %lld (vision.grid): give "
+                "a larger max_patches",
+                (long long)r->media.vision.patches, (long long)c->vision.grid,
+                (long long)c->vision.grid);
         return NULL;
     }
     lf_graph *g = lf_graph_create(ps, name, err);
@@ -172,7 +182,8 @@ struct lf_classes_sight {
 static size_t lay_out(lf_classes_sight *s, struct lf_sight_block *b)
 {
     for (int k = 0; k < heads(&s->c); k++)
-        lf_sight_carve_matrix(b, &s->m[k], matrices[k], s->r.pictures, s->r.media.vision.rows,
+        lf_sight_carve_matrix(b, &s->m[k], matrices[k], s->r.pictures,
+                              lf_vision_end_rows(&s->c.vision, &s->r.media.vision),
                               entries(&s->c, &s->r));
     const int64_t paths = s->r.media.vision.drop_path ? s->r.media.vision.rows + 1 : 0;
     s->identity = lf_sight_carve(b, paths, sizeof *s->identity);
@@ -216,10 +227,22 @@ void lf_classes_sight_destroy(lf_classes_sight *s)
     free(s);
 }
 
+/* The rows of picture i in stage t: first ... end - 1. */
+struct span {
+    int32_t first, end;
+};
+static struct span rows_of(const lf_classes_sight *s, int64_t stage, int32_t i)
+{
+    const int64_t each = lf_vision_stage_of(&s->c.vision, stage).side;
+    return each ? (struct span){(int32_t)(i * each * each), (int32_t)((i + 1) * each * each)}
+                : (struct span){s->sight->images[i], s->sight->images[i + 1]};
+}
+
 /* The row of picture i in matrix k. */
 static void add_picture(lf_classes_sight *s, int k, int32_t i)
 {
-    const int32_t first = s->sight->images[i], end = s->sight->images[i + 1],
+    const struct span all = rows_of(s, lf_vision_stages(&s->c.vision) - 1, i);
+    const int32_t first = all.first, end = all.end,
                   patches = first + (int32_t)lf_vision_tokens(&s->c.vision);
     if (s->c.classes.read == LF_CLASS_MEAN)
         for (int32_t r = patches; r < end; r++)
@@ -271,16 +294,19 @@ int lf_classes_sight_write(const lf_classes_sight *s, lf_exec *ex, int chain, in
     return rc;
 }
 
-/* One branch; rows behind the last picture are as they are. */
-static int write_path(lf_classes_sight *s, const struct lf_sight_at *a, const char *name,
+/* One branch of layer l; rows behind the last picture are as they are. */
+static int write_path(lf_classes_sight *s, const struct lf_sight_at *a, int64_t l, const char *name,
                       const float *keep, lf_err *err)
 {
-    const int64_t R = s->r.media.vision.rows;
+    const int64_t stage = lf_vision_stage_at(&s->c.vision, l),
+                  R = lf_vision_stage_rows(&s->c.vision, &s->r.media.vision, stage);
     for (int64_t r = 0; r < R; r++)
         s->path[r] = 1;
-    for (int32_t i = 0; i < s->n; i++)
-        for (int32_t r = s->sight->images[i]; r < s->sight->images[i + 1]; r++)
+    for (int32_t i = 0; i < s->n; i++) {
+        const struct span p = rows_of(s, stage, i);
+        for (int32_t r = p.first; r < p.end; r++)
             s->path[r] = keep[i];
+    }
     return lf_exec_write(a->ex, a->chain, a->slot, name, s->path, (size_t)R * sizeof *s->path, err);
 }
 
@@ -290,15 +316,18 @@ int lf_classes_sight_write_paths(lf_classes_sight *s, lf_exec *ex, int chain, in
     static const char *const branch[] = {"attn", "mlp"};
     const struct lf_sight_at a = {ex, chain, slot};
     const size_t R = (size_t)s->r.media.vision.rows;
+    const bool stages = s->c.vision.stage_layers.n > 0; /* theirs are constants */
     for (size_t r = 0; r <= R; r++)
         s->identity[r] = (int32_t)r;
-    int rc = lf_exec_write(ex, chain, slot, "vision.path.start", s->identity, (R + 1) * 4, err);
-    if (rc == 0)
+    int rc =
+        stages ? 0
+               : lf_exec_write(ex, chain, slot, "vision.path.start", s->identity, (R + 1) * 4, err);
+    if (rc == 0 && !stages)
         rc = lf_exec_write(ex, chain, slot, "vision.path.index", s->identity, R * 4, err);
     for (int64_t k = 0; k < 2 * s->c.vision.layers && rc == 0; k++) {
         char name[64];
         snprintf(name, sizeof name, "vision.path.%lld.%s", (long long)(k / 2), branch[k % 2]);
-        rc = write_path(s, &a, name, keep + k * s->r.pictures, err);
+        rc = write_path(s, &a, k / 2, name, keep + k * s->r.pictures, err);
     }
     return rc;
 }

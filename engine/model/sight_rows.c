@@ -114,6 +114,11 @@ int64_t lf_sight_taps(const lf_vision_config *v, int64_t rows, int64_t tiles)
 int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t, lf_err *err)
 {
     const int64_t side = lf_vision_table_side(v);
+    if (v->grid && (t->h != v->grid || t->w != v->grid))
+        return lf_fail(err, LF_EINVAL,
+                       "a picture of %d x %d patches: with vision.stage_layers pictures have the "
+                       "%lld x %lld patches of vision.grid; let the processor make them so large",
+                       t->w, t->h, (long long)v->grid, (long long)v->grid);
     if (!v->rope_side || (t->h == side && t->w == side))
         return 0;
     return lf_fail(err, LF_EINVAL,

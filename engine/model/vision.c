@@ -12,6 +12,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/graph/adapter.h"
+#include "engine/model/vision_priv.h"
 
 /* ---- families ---- */
 
@@ -28,13 +29,13 @@
 #define CLASS    .class_token = true
 #define BARE     .bare_keys = true
 #define DISTILL  .distill_token = true
+#define SHIFTED  .shifted = true, .pre_norm = true, .final_norm = true
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
 const char *const lf_vision_families[] = {
-    "none",     "clip",          "siglip",   "internvit",  "internvit-rms",
-    "dinov2",   "dinov2-swiglu", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",
-    "idefics3", "pixtral",       "vit-mae",  "eva-clip",   "eva02",
-    "siglip2",  "vit",           "deit",     NULL};
+    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
+    "eva02",    "siglip2",    "vit",      "deit",      "swin",          "swinv2",  NULL};
 enum {
     NONE,
     CLIP,
@@ -53,7 +54,9 @@ enum {
     EVA02,
     SIGLIP2,
     VIT,
-    DEIT
+    DEIT,
+    SWIN,
+    SWINV2
 };
 
 static const lf_vision_config switches[] = {
@@ -81,6 +84,9 @@ static const lf_vision_config switches[] = {
                .final_norm = true},
     [VIT] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, .final_norm = true},
     [DEIT] = {LAYER(1e-12), MLP(GELU), PATCH, CLASS, DISTILL, .final_norm = true},
+    [SWIN] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED},
+    [SWINV2] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED, BARE, .cosine = true, .out_norm = true,
+                .merge_norm = LF_MERGE_BEHIND},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -247,6 +253,7 @@ struct lf_vision {
     char prefix[32];
     int64_t sides;
     struct table table[2];
+    struct lf_vision_tables *tables;
 };
 
 lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64_t sides,
@@ -257,9 +264,14 @@ lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64
         v = lf_calloc(1, sizeof *v, err);
     if (!v)
         return NULL;
+    v->tables = lf_vision_tables_create(err);
+    if (!v->tables) {
+        free(v);
+        return NULL;
+    }
     if (snprintf(v->prefix, sizeof v->prefix, "%s", prefix) >= (int)sizeof v->prefix) {
         lf_fail(err, LF_EINVAL, "the prefix %s is too long", prefix);
-        free(v);
+        lf_vision_destroy(v);
         return NULL;
     }
     v->c = *c;
@@ -271,6 +283,8 @@ lf_vision *lf_vision_create(const lf_vision_config *c, const char *prefix, int64
 
 void lf_vision_destroy(lf_vision *v)
 {
+    if (v)
+        lf_vision_tables_destroy(v->tables);
     free(v);
 }
 
@@ -280,10 +294,12 @@ struct params {
     const lf_vision *v;
     lf_pstore *ps;
     bool unread; /* kept for export, but frozen */
+    struct lf_vision_stage t;
     lf_err *err;
     int rc;
 };
-enum kind { MATRIX, GAIN, BIAS, LAYER_SCALE, SINCOS };
+/* TABLE: of distances, which do not decay. */
+enum kind { MATRIX, GAIN, BIAS, LAYER_SCALE, SINCOS, TABLE, HEADS };
 struct shape {
     int64_t rows, cols; /* cols 0: a vector */
 };
@@ -308,14 +324,16 @@ static void add(struct params *t, enum kind kind, struct shape shape, enum lf_sh
                               .dims = {shape.rows, shape.cols},
                               .frozen = t->unread || kind == SINCOS,
                               .shard = rule,
-                              .shard_parts = heads ? t->v->c.heads : 0,
+                              .shard_parts = heads ? t->t.heads : 0,
                               .decay = kind == MATRIX};
-    d.init = kind == MATRIX        ? LF_INIT_NORMAL
-             : kind == LAYER_SCALE ? LF_INIT_VALUE
-             : kind == SINCOS      ? LF_INIT_SINCOS
-             : kind == GAIN        ? LF_INIT_ONE
-                                   : LF_INIT_ZERO;
-    d.init_std = (float)(kind == LAYER_SCALE ? t->v->c.layer_scale_init : t->v->c.init_std);
+    d.init = kind == MATRIX || kind == TABLE        ? LF_INIT_NORMAL
+             : kind == LAYER_SCALE || kind == HEADS ? LF_INIT_VALUE
+             : kind == SINCOS                       ? LF_INIT_SINCOS
+             : kind == GAIN                         ? LF_INIT_ONE
+                                                    : LF_INIT_ZERO;
+    d.init_std = (float)(kind == LAYER_SCALE ? t->v->c.layer_scale_init
+                         : kind == HEADS     ? log(10)
+                                             : t->v->c.init_std);
     const int rc = t->rc ? t->rc : lf_pstore_add(t->ps, &d, t->err);
     t->rc = rc < 0 ? rc : 0;
 }
@@ -329,13 +347,33 @@ static void add_norm_of(struct params *t, const char *name, int64_t width, enum 
 
 static void add_norm(struct params *t, const char *name)
 {
-    add_norm_of(t, name, t->v->c.hidden, LF_SHARD_NONE);
+    add_norm_of(t, name, t->t.width, LF_SHARD_NONE);
+}
+
+/* What scores get for how far a key is; with cosine, what they are multiplied by too. */
+static void add_distances(struct params *t, long long l)
+{
+    const lf_vision_config *c = &t->v->c;
+    const int64_t w = lf_window_of(c, lf_vision_stage_at(c, l)), n = 2 * w - 1;
+    if (c->cosine) {
+        add(t, TABLE, (struct shape){LF_VISION_DISTANCES, 2}, LF_SHARD_NONE, NULL,
+            "layers.%lld.attn.distances.up.weight", l);
+        add(t, BIAS, (struct shape){LF_VISION_DISTANCES, 0}, LF_SHARD_NONE, NULL,
+            "layers.%lld.attn.distances.up.bias", l);
+        add(t, TABLE, (struct shape){t->t.heads, LF_VISION_DISTANCES}, LF_SHARD_NONE, NULL,
+            "layers.%lld.attn.distances.down.weight", l);
+        add(t, HEADS, (struct shape){t->t.heads, 1}, LF_SHARD_NONE, NULL,
+            "layers.%lld.attn.temperature.weight", l);
+    } else {
+        add(t, TABLE, (struct shape){n * n, t->t.heads}, LF_SHARD_NONE, NULL,
+            "layers.%lld.attn.distances.weight", l);
+    }
 }
 
 static void add_attention(struct params *t, long long l)
 {
     const lf_vision_config *c = &t->v->c;
-    const int64_t C = c->hidden;
+    const int64_t C = t->t.width;
     static const char part[] = "qkv";
     char group[64];
     for (int bias = 0; bias < 1 + c->qkv_bias; bias++) {
@@ -352,6 +390,8 @@ static void add_attention(struct params *t, long long l)
     snprintf(group, sizeof group, "layers.%lld.attn.inner_norm", l);
     if (c->attn_inner_norm)
         add_norm_of(t, group, C, LF_SHARD_ROWS);
+    if (c->shifted)
+        add_distances(t, l);
     add(t, MATRIX, (struct shape){C, C}, LF_SHARD_COLS, NULL, "layers.%lld.attn.o.weight", l);
     if (c->bias)
         add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.attn.o.bias", l);
@@ -366,18 +406,18 @@ static void add_mlp(struct params *t, long long l)
         for (int up = !glu; up < 2; up++) {
             const char *what = bias ? "bias" : "weight";
             snprintf(group, sizeof group, "layers.%lld.mlp.gate_up.%s", l, what);
-            add(t, bias ? BIAS : MATRIX, (struct shape){c->ffn, bias ? 0 : c->hidden},
+            add(t, bias ? BIAS : MATRIX, (struct shape){t->t.ffn, bias ? 0 : t->t.width},
                 LF_SHARD_ROWS, glu ? group : NULL, "layers.%lld.mlp.%s.%s", l, up ? "up" : "gate",
                 what);
         }
     snprintf(group, sizeof group, "layers.%lld.mlp.inner_norm", l);
     if (c->mlp_inner_norm)
-        add_norm_of(t, group, c->ffn, LF_SHARD_ROWS);
-    add(t, MATRIX, (struct shape){c->hidden, c->ffn}, LF_SHARD_COLS, NULL,
+        add_norm_of(t, group, t->t.ffn, LF_SHARD_ROWS);
+    add(t, MATRIX, (struct shape){t->t.width, t->t.ffn}, LF_SHARD_COLS, NULL,
         "layers.%lld.mlp.down.weight", l);
     if (c->bias)
-        add(t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mlp.down.bias",
-            l);
+        add(t, BIAS, (struct shape){t->t.width, 0}, LF_SHARD_NONE, NULL,
+            "layers.%lld.mlp.down.bias", l);
 }
 
 static void add_branch(struct params *t, long long l, const char *branch)
@@ -390,8 +430,26 @@ static void add_branch(struct params *t, long long l, const char *branch)
     else
         add_mlp(t, l);
     if (t->v->c.layer_scale)
-        add(t, LAYER_SCALE, (struct shape){t->v->c.hidden, 0}, LF_SHARD_NONE, NULL,
+        add(t, LAYER_SCALE, (struct shape){t->t.width, 0}, LF_SHARD_NONE, NULL,
             "layers.%lld.%s_scale", l, branch);
+}
+
+/* From the stage of t to the next one: a part of the last layer before it. */
+static void add_merge(struct params *t, int64_t s)
+{
+    const lf_vision_config *c = &t->v->c;
+    const long long l = (long long)(t->t.first + t->t.layers - 1);
+    const int64_t C = t->t.width, next = lf_vision_stage_of(c, s + 1).width;
+    char name[64];
+    snprintf(name, sizeof name, "layers.%lld.merge_norm", l);
+    add_norm_of(t, name,
+                c->merge_norm == LF_MERGE_TOGETHER ? 4 * C
+                : c->merge_norm == LF_MERGE_BEHIND ? next
+                                                   : C,
+                LF_SHARD_NONE);
+    add(t, MATRIX, (struct shape){next, 4 * C}, LF_SHARD_NONE, NULL, "layers.%lld.merge.weight", l);
+    if (c->merge_bias)
+        add(t, BIAS, (struct shape){next, 0}, LF_SHARD_NONE, NULL, "layers.%lld.merge.bias", l);
 }
 
 int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
@@ -399,9 +457,13 @@ int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
     struct params t = {.v = v, .ps = ps, .err = err};
     const lf_vision_config *c = &v->c;
     for (int64_t l = 0; l < c->layers; l++) {
+        const int64_t s = lf_vision_stage_at(c, l);
+        t.t = lf_vision_stage_of(c, s);
         t.unread = l >= read_layers(c);
         add_branch(&t, (long long)l, "attn");
         add_branch(&t, (long long)l, "mlp");
+        if (l + 1 == t.t.first + t.t.layers && s + 1 < lf_vision_stages(c))
+            add_merge(&t, s);
     }
     t.unread = !reads_norm(c);
     if (c->final_norm)
@@ -411,35 +473,60 @@ int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
 
 int lf_vision_declare(const lf_vision *v, lf_pstore *ps, lf_err *err)
 {
-    struct params t = {.v = v, .ps = ps, .err = err};
     const lf_vision_config *c = &v->c;
-    add(&t, MATRIX, (struct shape){c->hidden, c->patch_dim}, LF_SHARD_NONE, NULL,
-        "patch_embed.weight");
+    struct params t = {.v = v, .ps = ps, .t = lf_vision_stage_of(c, 0), .err = err};
+    const int64_t C = t.t.width;
+    add(&t, MATRIX, (struct shape){C, c->patch_dim}, LF_SHARD_NONE, NULL, "patch_embed.weight");
     if (c->patch_bias)
-        add(&t, BIAS, (struct shape){c->hidden, 0}, LF_SHARD_NONE, NULL, "patch_embed.bias");
+        add(&t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "patch_embed.bias");
     if (c->class_token)
-        add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "class_token.weight");
+        add(&t, MATRIX, (struct shape){1, C}, LF_SHARD_NONE, NULL, "class_token.weight");
     if (c->distill_token)
-        add(&t, MATRIX, (struct shape){1, c->hidden}, LF_SHARD_NONE, NULL, "distill_token.weight");
+        add(&t, MATRIX, (struct shape){1, C}, LF_SHARD_NONE, NULL, "distill_token.weight");
     if (c->positions)
-        add(&t, c->fixed_positions ? SINCOS : MATRIX, (struct shape){c->positions, c->hidden},
+        add(&t, c->fixed_positions ? SINCOS : MATRIX, (struct shape){c->positions, C},
             LF_SHARD_NONE, NULL, "pos_embed.weight");
     if (c->pre_norm)
         add_norm(&t, "pre_norm");
     return t.rc != 0 ? t.rc : lf_vision_declare_layers(v, ps, err);
 }
 
+/* Of a layer of a stage, and of what leads from it to the next. */
+static int64_t layer_params(const lf_vision_config *c, int64_t s)
+{
+    const struct lf_vision_stage t = lf_vision_stage_of(c, s);
+    const int64_t C = t.width, vectors = c->norm == LF_NORM_LAYER ? 2 : 1, norm = vectors * C,
+                  matrices = c->mlp == LF_MLP_GLU ? 2 : 1, n = 2 * lf_window_of(c, s) - 1;
+    int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
+    layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * t.ffn : 0);
+    layer += (matrices + 1) * t.ffn * C + (c->bias ? matrices * t.ffn + 2 * C : 0);
+    layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
+    if (c->shifted)
+        layer += c->cosine ? (3 + t.heads) * LF_VISION_DISTANCES + t.heads : n * n * t.heads;
+    return layer;
+}
+
+static int64_t merge_params(const lf_vision_config *c, int64_t s)
+{
+    const int64_t C = lf_vision_stage_of(c, s).width, next = lf_vision_stage_of(c, s + 1).width,
+                  vectors = c->norm == LF_NORM_LAYER ? 2 : 1;
+    return next * 4 * C + (c->merge_bias ? next : 0) +
+           vectors * (c->merge_norm == LF_MERGE_TOGETHER ? 4 * C
+                      : c->merge_norm == LF_MERGE_BEHIND ? next
+                                                         : C);
+}
+
 int64_t lf_vision_param_count(const lf_vision_config *c)
 {
-    const int64_t C = c->hidden, vectors = c->norm == LF_NORM_LAYER ? 2 : 1, norm = vectors * C,
-                  matrices = c->mlp == LF_MLP_GLU ? 2 : 1;
-    int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
-    layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * c->ffn : 0);
-    layer += (matrices + 1) * c->ffn * C + (c->bias ? matrices * c->ffn + 2 * C : 0);
-    layer += (c->qk_norm ? 2 * C : 0) + (c->layer_scale ? 2 * C : 0);
-    return c->layers * layer + C * c->patch_dim + (c->patch_bias ? C : 0) +
-           lf_vision_tokens(c) * C + c->positions * C + (c->pre_norm ? norm : 0) +
-           (c->final_norm ? norm : 0);
+    const int64_t vectors = c->norm == LF_NORM_LAYER ? 2 : 1, C = lf_vision_stage_of(c, 0).width,
+                  stages = lf_vision_stages(c);
+    int64_t n = 0;
+    for (int64_t s = 0; s < stages; s++)
+        n += lf_vision_stage_of(c, s).layers * layer_params(c, s) +
+             (s + 1 < stages ? merge_params(c, s) : 0);
+    return n + C * c->patch_dim + (c->patch_bias ? C : 0) + lf_vision_tokens(c) * C +
+           c->positions * C + (c->pre_norm ? vectors * C : 0) +
+           (c->final_norm ? vectors * c->hidden : 0);
 }
 
 /* ---- the graph ---- */
@@ -449,6 +536,8 @@ struct build {
     const lf_vision_config *c;
     lf_graph *g;
     const struct lf_vision_rows *r;
+    struct lf_vision_stage t; /* of the layer that is built */
+    int64_t rows;             /* in it */
     lf_val positions, images, windows, path[2];
     struct lf_adapter_drop drop;
 };
@@ -569,7 +658,7 @@ struct heads {
 static struct heads heads_of(struct build *b, lf_val h, int64_t l)
 {
     const lf_vision_config *c = b->c;
-    const int64_t C = c->hidden;
+    const int64_t C = b->t.width;
     char name[64];
     struct heads y;
     if (c->bare_keys) {
@@ -577,18 +666,82 @@ static struct heads heads_of(struct build *b, lf_val h, int64_t l)
         y.k = linear(b, h, false, part_of(name, l, "attn.k"));
         y.v = linear(b, h, c->qkv_bias, part_of(name, l, "attn.v"));
         if (c->rope) {
-            y.q = rope(b, y.q, c->heads);
-            y.k = rope(b, y.k, c->heads);
+            y.q = rope(b, y.q, b->t.heads);
+            y.k = rope(b, y.k, b->t.heads);
         }
         return y;
     }
     lf_val qkv = linear(b, h, c->qkv_bias, part_of(name, l, "attn.qkv")), qk = qkv;
     if (c->rope) /* q and k lie side by side: one pass turns both */
-        qk = rope(b, lf_slice(b->g, qkv, 0, 2 * C), 2 * c->heads);
+        qk = rope(b, lf_slice(b->g, qkv, 0, 2 * C), 2 * b->t.heads);
     y.v = lf_slice(b->g, qkv, 2 * C, C);
     y.q = lf_slice(b->g, qk, 0, C);
     y.k = lf_slice(b->g, qk, C, C);
     return y;
+}
+
+static struct lf_table_place tables(struct build *b)
+{
+    return (struct lf_table_place){b->g, b->v->prefix, b->v->tables, b->c, b->r};
+}
+
+/* A number of each head for each distance in a window, f32 [(2 w - 1)^2, heads]. */
+static lf_val distances(struct build *b, int64_t l)
+{
+    const struct lf_table_place at = tables(b);
+    const int64_t s = lf_vision_stage_at(b->c, l), n = 2 * lf_window_of(b->c, s) - 1;
+    char name[64];
+    lf_val y;
+    if (b->c->cosine) {
+        y = linear(b, lf_table_distances(&at, s), true, part_of(name, l, "attn.distances.up"));
+        y = linear(b, lf_act(b->g, y, LF_ACT_RELU), false, part_of(name, l, "attn.distances.down"));
+        y = lf_scale(b->g, lf_act(b->g, y, LF_ACT_SIGMOID), LF_VISION_MOST_DISTANCE);
+    } else {
+        /* the rows are looked up as those of positions are */
+        const lf_val all = lf_table_numbers(&at, n * n);
+        y = lf_embed(b->g, all, all, LF_NONE, param(b, part_of(name, l, "attn.distances.weight")),
+                     1, 0);
+    }
+    lf_pin_f32(b->g, y);
+    return y;
+}
+
+/* Queries and keys of length sqrt(D) each, and queries times a number of the head. */
+static void make_cosines(struct build *b, struct heads *x, int64_t l)
+{
+    const struct lf_norm_opts unit = {.eps = 1e-12f, .heads = (int)b->t.heads};
+    char name[64];
+    x->q = lf_norm(b->g, x->q, LF_NONE, LF_NONE, &unit);
+    x->k = lf_norm(b->g, x->k, LF_NONE, LF_NONE, &unit);
+    x->q = lf_head_gate(b->g, x->q, param(b, part_of(name, l, "attn.temperature.weight")),
+                        (int)b->t.heads, (float)log(LF_VISION_MOST_TEMPERATURE));
+}
+
+/* Attention within windows, a part of which is a document where it moved. */
+static lf_val windowed(struct build *b, lf_val h, int64_t l)
+{
+    const struct lf_table_place at = tables(b);
+    const struct lf_windows w = lf_windows_of(b->c, b->r, l);
+    const double D = (double)b->t.head_dim;
+    const struct lf_mix in = w.plain ? (struct lf_mix){.start = LF_NONE} : lf_table_windows(&at, l),
+                        back = {in.back_start, in.back_index, in.back_weight,
+                                in.start,      in.index,      in.weight};
+    char name[64];
+    if (!w.plain)
+        h = lf_mix_rows(b->g, h, &in);
+    struct heads x = heads_of(b, h, l);
+    if (b->c->cosine)
+        make_cosines(b, &x, l);
+    const struct lf_attn_opts o = {.heads = (int)b->t.heads,
+                                   .groups = (int)b->t.heads,
+                                   .scale = (float)(b->c->cosine ? 1 / D : 1 / sqrt(D)),
+                                   .max_doc = w.max_doc,
+                                   .bias = distances(b, l),
+                                   .place = lf_table_cells(&at, l)};
+    lf_val a = lf_attention(b->g, x.q, x.k, x.v, lf_table_cu(&at, l), LF_NONE, &o);
+    if (!w.plain)
+        a = lf_mix_rows(b->g, a, &back);
+    return linear(b, a, b->c->bias, part_of(name, l, "attn.o"));
 }
 
 static lf_val attention(struct build *b, lf_val h, int64_t l)
@@ -602,9 +755,9 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
         q = all_heads_norm(b, q, part_of(name, l, "attn.q_norm"));
         k = all_heads_norm(b, k, part_of(name, l, "attn.k_norm"));
     }
-    const struct lf_attn_opts o = {.heads = (int)c->heads,
-                                   .groups = (int)c->heads,
-                                   .scale = (float)(1 / sqrt((double)c->head_dim)),
+    const struct lf_attn_opts o = {.heads = (int)b->t.heads,
+                                   .groups = (int)b->t.heads,
+                                   .scale = (float)(1 / sqrt((double)b->t.head_dim)),
                                    .max_doc = full ? b->r->max_image : b->r->max_window};
     lf_val a = lf_attention(b->g, q, k, x.v, full ? b->images : b->windows, LF_NONE, &o);
     if (c->attn_inner_norm)
@@ -621,7 +774,8 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = linear(b, h, c->bias, part_of(name, l, "mlp.gate_up"));
-        u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
+        u = lf_glu(b->g, lf_slice(b->g, gu, 0, b->t.ffn), lf_slice(b->g, gu, b->t.ffn, b->t.ffn),
+                   act);
     } else {
         u = lf_act(b->g, linear(b, h, c->bias, part_of(name, l, "mlp.up")), act);
     }
@@ -633,7 +787,7 @@ static lf_val mlp(struct build *b, lf_val h, int64_t l)
 /* A branch, times a number for each row. The matrix is diagonal, and its own transpose. */
 static lf_val on_path(struct build *b, lf_val f, int64_t l, const char *branch)
 {
-    const int64_t R = b->r->rows;
+    const int64_t R = b->rows;
     char name[64];
     snprintf(name, sizeof name, "path.%lld.%s", (long long)l, branch);
     const lf_val w = input(b, name, LF_F32, R, 1);
@@ -650,6 +804,48 @@ static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *b
     if (b->r->drop_path)
         f = on_path(b, f, l, branch);
     return lf_add(b->g, x, f);
+}
+
+/* One branch of a layer. */
+static lf_val add_to(struct build *b, lf_val x, int64_t l, bool attn)
+{
+    const char *branch = attn ? "attn" : "mlp";
+    const bool behind = b->c->out_norm;
+    char of[64];
+    part_of(of, l, attn ? "attn_norm" : "mlp_norm");
+    lf_val f = behind ? x : norm(b, x, of);
+    f = !attn ? mlp(b, f, l) : b->c->shifted ? windowed(b, f, l) : attention(b, f, l);
+    return join(b, x, behind ? norm(b, f, of) : f, l, branch);
+}
+
+/* Behind the last layer of stage s: 2 x 2 patches become one. */
+static lf_val merged(struct build *b, lf_val x, int64_t s)
+{
+    const struct lf_table_place at = tables(b);
+    const int64_t l = b->t.first + b->t.layers - 1;
+    const int where = b->c->merge_norm;
+    char name[64], of[64];
+    part_of(of, l, "merge_norm");
+    if (where == LF_MERGE_EACH)
+        x = norm(b, x, of);
+    const struct lf_mix four = lf_table_merge(&at, s);
+    x = lf_fold_rows(b->g, lf_mix_rows(b->g, x, &four), 4);
+    if (where == LF_MERGE_TOGETHER)
+        x = norm(b, x, of);
+    x = linear(b, x, b->c->merge_bias, part_of(name, l, "merge"));
+    return where == LF_MERGE_BEHIND ? norm(b, x, of) : x;
+}
+
+/* What layers of stage s read. */
+static void enter_stage(struct build *b, int64_t s)
+{
+    const struct lf_table_place at = tables(b);
+    b->t = lf_vision_stage_of(b->c, s);
+    b->rows = lf_vision_stage_rows(b->c, b->r, s);
+    if (b->r->drop_path && b->c->stage_layers.n) {
+        b->path[0] = lf_table_numbers(&at, b->rows + 1);
+        b->path[1] = lf_table_numbers(&at, b->rows);
+    }
 }
 
 /* Pixels to what the first layer reads. */
@@ -669,11 +865,13 @@ static lf_val bottom(struct build *b)
         const struct lf_mix distill = matrix(b, "distill", r->rows, 1, r->images);
         x = lf_add(b->g, x, lf_mix_rows(b->g, param(b, "distill_token.weight"), &distill));
     }
+    if (c->pre_norm && c->stage_layers.n)
+        x = norm(b, x, "pre_norm");
     if (c->positions) {
         const struct lf_mix pos = matrix(b, "pos", r->rows, c->positions, r->taps);
         x = lf_add(b->g, x, lf_mix_rows(b->g, param(b, "pos_embed.weight"), &pos));
     }
-    return c->pre_norm ? norm(b, x, "pre_norm") : x;
+    return c->pre_norm && !c->stage_layers.n ? norm(b, x, "pre_norm") : x;
 }
 
 /* Blocks of a graph have numbers; a decoder's layers take those from 0 on. */
@@ -699,16 +897,16 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
 {
     const lf_vision_config *c = b->c;
     lf_val state[LF_MODEL_MAX_TAPS];
-    char name[64];
     keep_state(b, x, 0, state);
     if (c->rope)
         b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
-    b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
+    if (!c->shifted)
+        b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
     if (b->r->drop > 0)
         b->drop = (struct lf_adapter_drop){.p = b->r->drop,
                                            .sample = input(b, "samples", LF_I64, b->r->rows, 1),
                                            .position = input(b, "offsets", LF_I32, b->r->rows, 1)};
-    if (b->r->drop_path) {
+    if (b->r->drop_path && !c->stage_layers.n) {
         b->path[0] = input(b, "path.start", LF_I32, b->r->rows + 1, 1);
         b->path[1] = input(b, "path.index", LF_I32, b->r->rows, 1);
     }
@@ -716,10 +914,12 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
         b->windows = input(b, "cu_windows", LF_I32, b->r->windows + 1, 1);
     for (int64_t l = 0; l < read_layers(c); l++) {
         lf_block_begin(b->g, FIRST_BLOCK * (1 + b->r->stack) + (int)l);
-        lf_val h = norm(b, x, part_of(name, l, "attn_norm"));
-        x = join(b, x, attention(b, h, l), l, "attn");
-        h = norm(b, x, part_of(name, l, "mlp_norm"));
-        x = join(b, x, mlp(b, h, l), l, "mlp");
+        const int64_t s = lf_vision_stage_at(c, l);
+        if (l == 0 || l == b->t.first + b->t.layers)
+            enter_stage(b, s);
+        x = add_to(b, add_to(b, x, l, true), l, false);
+        if (l + 1 == b->t.first + b->t.layers && s + 1 < lf_vision_stages(c))
+            x = merged(b, x, s);
         lf_block_end(b->g);
         keep_state(b, x, l + 1, state);
         for (int i = 0; i < n_tap; i++)

@@ -18,6 +18,20 @@
  *     x = norm x                           final_norm
  *     x = x of several layers side by side read_states
  *
+ * With stages (Liu et al. 2021, arXiv:2103.14030, Swin) widths and rows change between layers; all
+ * pictures have grid x grid patches. Positions are added behind pre_norm, and behind the last layer
+ * of each stage but the last
+ *
+ *     x = norm [x of 2 x 2 patches] w^T    merge_norm = together; norm behind w^T with behind; of
+ *                                          each patch with each
+ *
+ * shifted: attention is within windows (vision_priv.h) with scores q . k / sqrt(D) + t, t a number
+ * of the head by how far the key is up and sideways. cosine (Liu et al. 2022, arXiv:2111.09883):
+ * with scores exp(min(s, ln 100)) q . k / (|q| |k|) + 16 sigmoid(m), s a number of the head and m
+ * of an MLP with relu of logarithms of the distances. Windows that were moved have parts that do not
+ * see each other; transformers adds -100 to their scores, -200 with cosine, and nothing here is
+ * computed of them. out_norm: x += scale norm attn(x), and so the MLP.
+ *
  * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
  * brackets: its members lie next to each other in the store):
  *
@@ -30,6 +44,12 @@
  *     layers.N.attn.o.{weight,bias} [C, C]             (here and below: bias only with bias)
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
+ *     layers.N.attn.distances.weight [(2 w - 1)^2, H]  shifted, w the side of a window
+ *     layers.N.attn.distances.up.{weight [512, 2], bias [512]}, .down.weight [H, 512]
+ *                                                      cosine, in place of it; and
+ *     layers.N.attn.temperature.weight [H, 1]
+ *     layers.N.merge_norm.{weight,bias}                of 4 C, the next stage's C, or C
+ *     layers.N.merge.{weight,bias} [C', 4 C]           N the last layer of a stage
  *     layers.N.attn.inner_norm.{weight,bias} [C]       attn_inner_norm
  *     layers.N.mlp.inner_norm.{weight,bias} [F]        mlp_inner_norm
  *     layers.N.{attn,mlp}_scale [C]                    layer_scale
@@ -47,10 +67,10 @@
  *                                 several where the table is resampled     with positions
  *     positions i32 [R, 3]        frame, row and column of each patch      with rope
  *                                 (0 of class tokens, which do not turn)
- *     cu_seqlens i32 [images + 1, 1]
+ *     cu_seqlens i32 [images + 1, 1]  without shifted
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
- *     path.start, path.index i32   the identity as a matrix                with drop_path
- *     path.N.{attn,mlp} f32 [R, 1] what each row of a branch is multiplied with
+ *     path.start, path.index i32   the identity as a matrix; not with stages  with drop_path
+ *     path.N.{attn,mlp} f32 [R, 1] what each row of a branch is multiplied with, R of the stage
  *     samples i64 [R, 1], offsets i32 [R, 1]   as of decoder.h: which sample has the picture, and
  *                                 how many of its rows stand before     with drop
  */
@@ -72,7 +92,11 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err);
 void lf_vision_settle(lf_vision_config *c);
 /* What lf_vision_check refuses of stages and of keys that nothing reads without them. */
 int lf_vision_check_stages(const lf_vision_config *c, lf_err *err);
-enum { LF_VISION_STAGES = 8 }; /* at most */
+enum { LF_VISION_STAGES = 8 };      /* at most */
+enum { LF_VISION_DISTANCES = 512 }; /* inner width of the MLP of distances */
+/* What its numbers, and those that cosines are multiplied by, are at most. */
+#define LF_VISION_MOST_DISTANCE    16.0f
+#define LF_VISION_MOST_TEMPERATURE 100.0
 /* A stage: its layers are first ... first + layers - 1. */
 struct lf_vision_stage {
     int64_t first, layers;

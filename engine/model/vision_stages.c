@@ -161,6 +161,33 @@ static int check_without(const lf_vision_config *c, lf_err *err)
     return 0;
 }
 
+static int check_windows(const lf_vision_config *c, lf_err *err)
+{
+    const lf_model_list *l = &c->trained_windows;
+    if (c->window < 1)
+        return lf_fail(err, LF_EINVAL, "shifted needs window, the patches of a window's side");
+    if (c->layer_scale)
+        return lf_fail(err, LF_EINVAL, "layer_scale does not go together with shifted");
+    if (l->n && (!c->cosine || l->n != c->stage_layers.n))
+        return lf_fail(err, LF_EINVAL,
+                       "trained_windows has a number for each stage of stage_layers, with cosine");
+    for (int64_t s = 0; s < c->stage_layers.n; s++) {
+        const int64_t side = c->cosine ? c->grid >> s : lf_vision_stage_of(c, s).side;
+        if (side < (c->cosine ? 1 : c->window))
+            return lf_fail(
+                err, LF_EINVAL,
+                "window = %lld, but stage %lld has %lld x %lld patches: its tables of "
+                "distances have more than there are; make grid larger, or window smaller",
+                (long long)c->window, (long long)s + 1, (long long)side, (long long)side);
+        if (s < l->n && (l->v[s] != floor(l->v[s]) || fabs(l->v[s] - 1) < 0.5))
+            return lf_fail(err, LF_EINVAL,
+                           "trained_windows: %g is the side of no window, of which distances are "
+                           "shares",
+                           l->v[s]);
+    }
+    return 0;
+}
+
 static int check_unread(const lf_vision_config *c, lf_err *err)
 {
     const struct {
@@ -196,5 +223,7 @@ int lf_vision_check_stages(const lf_vision_config *c, lf_err *err)
                      "a vision encoder with stages needs grid, the patches of a picture's side");
     if (rc == 0)
         rc = check_sums(c, err);
-    return rc != 0 ? rc : check_without(c, err);
+    if (rc == 0)
+        rc = check_without(c, err);
+    return rc == 0 && c->shifted ? check_windows(c, err) : rc;
 }
