@@ -154,6 +154,9 @@ dist_models_DATA = \
   models/t5-small.ini models/t5-base.ini models/t5-v1.1-small.ini models/mt5-small.ini models/umt5-small.ini models/bart-base.ini models/bart-large.ini \
   models/bert-large.ini \
   models/roberta-base.ini \
+  models/swin-tiny.ini \
+  models/swin-base.ini \
+  models/swinv2-tiny.ini \
   models/roberta-large.ini \
   models/xlm-roberta-base.ini \
   models/xlm-roberta-large.ini \

@@ -95,7 +95,8 @@ static void add_table(lf_buf *b, const struct lf_convert_card *c)
                     (long long)m->experts_per_token);
     if (!lone)
         add_row(b, "vocabulary", m->vocab);
-    add_row(b, "positions", lone ? m->vision.positions : m->max_positions);
+    if (!lone || m->vision.positions)
+        add_row(b, "positions", lone ? m->vision.positions : m->max_positions);
     json_t *steps = json_object_get(c->state, "step"),
            *tokens = json_object_get(c->state, "tokens");
     if (json_is_integer(steps) && json_integer_value(steps) > 0)

@@ -770,7 +770,7 @@ static int take_part(struct export *ex, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "family %s tells classes of pictures (classes.labels, classes.read = %s), "
                        "which this model does not",
-                       ex->family->name, l->reads == LF_CLASS_BOTH ? "both" : "class");
+                       ex->family->name, lf_class_reads[l->reads]);
     if (l->beside == LF_BESIDE_RESTORING && !lf_model_restores(&ex->config))
         return lf_fail(err, LF_EINVAL,
                        "family %s has a decoder that restores pictures (mae.layers), which this "

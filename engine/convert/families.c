@@ -170,5 +170,10 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_vit_encoder,
     &lf_hf_deit,
     &lf_hf_deit_taught,
+    /* families_swin.c */
+    &lf_hf_swin,
+    &lf_hf_swin_encoder,
+    &lf_hf_swinv2,
+    &lf_hf_swinv2_encoder,
     NULL,
 };

@@ -50,12 +50,11 @@ static json_t *object_of(const struct lf_hf_lone *l, json_t *config, const char 
 static int read_classes(lf_model_config *c, const struct lf_hf_lone *l, json_t *o, const char *path,
                         lf_err *err)
 {
-    static const char *const reads[] = {"class", "mean", "both"};
     lf_hf_reader r = {o, path, NULL};
     const int64_t n = lf_hf_labels(o);
     int rc = lf_hf_set_number(&r, c, "num_labels", "classes.labels", (double)n, err);
     if (rc == 0)
-        rc = lf_hf_set(&r, c, "architectures", "classes.read", reads[l->reads], err);
+        rc = lf_hf_set(&r, c, "architectures", "classes.read", lf_class_reads[l->reads], err);
     json_object_del(o, "num_labels");
     return rc;
 }

@@ -140,9 +140,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"video_llava", "two encoders, of pictures and of videos"},
 
     /* Classes of pictures. */
-    {"swin donut-swin", "windows that shift, a table of relative positions in attention, and "
-                        "stages that merge patches"},
-    {"swinv2", "windows that shift, attention by cosines, and stages that merge patches"},
+    {"donut-swin", "a table of its keys and tensors, whose operations are known (Swin)"},
     {"convnext convnextv2", "depthwise convolutions of pictures"},
     {"beit data2vec-vision", "a table of relative positions in attention"},
     {"dinov2_with_registers", "tokens beside the class token that nothing reads (registers)"},

@@ -85,9 +85,11 @@ static int find_tensors(struct lone *l, lf_err *err)
 static int check_sizes(const struct lone *l, lf_err *err)
 {
     const lf_vision_config *v = &l->c->vision;
+    const struct lf_vision_stage last = lf_vision_stage_of(v, lf_vision_stages(v) - 1);
     const int64_t class_rows = l->n_tiles * lf_sight_class_rows(l->c),
                   rows = l->mask                     ? l->want->shape[1]
                          : lf_model_classifies(l->c) ? l->n_tiles
+                         : v->grid                   ? l->n_tiles * last.side * last.side
                                                      : l->patches + class_rows,
                   width = l->mask                     ? v->patch_dim
                           : lf_model_classifies(l->c) ? l->c->classes.labels
@@ -113,7 +115,8 @@ static int64_t given(const struct lone *l)
 {
     return l->mask                     ? l->rows.hidden * l->K
            : lf_model_classifies(l->c) ? l->told.pictures * l->c->classes.labels
-                                       : l->media.vision.rows * lf_vision_width(&l->c->vision);
+                                       : lf_vision_end_rows(&l->c->vision, &l->media.vision) *
+                                             lf_vision_width(&l->c->vision);
 }
 
 static int make_room(struct lone *l, lf_err *err)

@@ -32,7 +32,7 @@ static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 static const char *const output_names[] = {"tokens", "score", "labels", NULL};
-static const char *const class_read_names[] = {"class", "mean", "both", NULL};
+const char *const lf_class_reads[] = {"class", "mean", "both", NULL};
 static const char *const labels_of_names[] = {"text", "token", "span", NULL};
 static const char *const label_row_names[] = {"last", "first", NULL};
 static const char *const label_head_names[] = {"plain", "tanh", "relu", "transform", "gelu", NULL};
@@ -295,7 +295,7 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(mae.heads, 1, 65536, ""),
     COUNT(mae.ffn, 0, 1 << 24, ""),
     COUNT(classes.labels, 0, 1 << 20, ""),
-    ENUM(classes.read, class_read_names, ""),
+    ENUM(classes.read, lf_class_reads, ""),
     ENUM(projector.kind, projector_names, "mlp"),
     COUNT(projector.merge, 1, 16, "1"),
     COUNT(projector.pool, 1, 64, "1"),

@@ -232,6 +232,7 @@ typedef struct lf_mae_config {
 /* Classes of pictures, which an encoder of its own tells (classes.h): keys classes.*. A model that
  * has them is the encoder and its heads and nothing else. */
 enum lf_class_read { LF_CLASS_FIRST = 0, LF_CLASS_MEAN, LF_CLASS_BOTH };
+extern const char *const lf_class_reads[]; /* their names; NULL ends */
 typedef struct lf_classes_config {
     int64_t labels; /* N; 0: there are none */
     int read;       /* enum lf_class_read: the class token, the mean of the patches, both tokens */

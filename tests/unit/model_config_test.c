@@ -176,6 +176,9 @@ static const struct {
     {"bert-base", 109514298},
     {"bert-large", 335174458},
     {"roberta-base", 124697433},
+    {"swin-tiny", 28288354},
+    {"swin-base", 87768224},
+    {"swinv2-tiny", 28347154},
     {"roberta-large", 355412057},
     {"xlm-roberta-base", 278295186},
     {"xlm-roberta-large", 560142482},
@@ -901,7 +904,7 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(514, test_published());
+    TAP(523, test_published());
     TAP(332, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

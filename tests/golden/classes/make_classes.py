@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files here: tiny ViTForImageClassification, DeiTForImageClassification and DeiTForImageClassificationWithTeacher of transformers.
+"""Makes the files here: tiny ViTForImageClassification, DeiTForImageClassification, DeiTForImageClassificationWithTeacher,
+SwinForImageClassification and Swinv2ForImageClassification of transformers.
 ../vision/lone/NAME is the model as transformers saves it, in f32. NAME.h5 has, of the same weights in f64, pictures as rows of patches, how much of
 each class a picture is (soft labels, as of mixup), what a teacher says, the logits, the loss, and its gradient by every weight under our
-names. ../vision/expected/NAME.safetensors is of stages/expected.py. Run by hand: make_classes.py"""
+names. ../vision/expected/NAME.safetensors is of stages/expected.py. Run by hand: make_classes.py [NAME ...]"""
 import copy
 import os
 import subprocess
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers import DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
+from transformers import SwinConfig, SwinForImageClassification, Swinv2Config, Swinv2ForImageClassification
 
 assert transformers.__version__.startswith("5.23."), "these files are made with transformers 5.23"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,7 +31,13 @@ def heat(model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             r = torch.randn(p.shape, generator=g)
-            if p.dim() >= 2 and "token" not in name and "position" not in name:
+            if "logit_scale" in name:
+                p.copy_(1 + 0.5 * r)
+            elif "continuous_position_bias_mlp.2" in name:  # more of it, and rounding to f32 shows in gradients
+                p.copy_(r * 0.4 / p[0].numel() ** 0.5)
+            elif "bias_table" in name:
+                p.copy_(r)
+            elif p.dim() >= 2 and "token" not in name and "position_embed" not in name:
                 p.copy_(r * 1.2 / p[0].numel() ** 0.5)
             elif "norm" in name and "bias" not in name:
                 p.copy_(1 + 0.3 * r)
@@ -38,8 +46,55 @@ def heat(model, seed):
             p.copy_(p.float().double())  # what f32 holds
 
 
+def named_stages(m):
+    """The same of Swin and Swin v2."""
+    out, same = {}, lambda t: t
+
+    def linear(ours, module):
+        out[ours + ".weight"] = (module.weight, same)
+        if module.bias is not None:
+            out[ours + ".bias"] = (module.bias, same)
+
+    body = getattr(m, "swin", None) or m.swinv2
+    e, l = body.embeddings, 0
+    out["vision.patch_embed.weight"] = (e.patch_embeddings.projection.weight, lambda t: t.reshape(t.shape[0], -1))
+    out["vision.patch_embed.bias"] = (e.patch_embeddings.projection.bias, same)
+    if e.position_embeddings is not None:
+        out["vision.pos_embed.weight"] = (e.position_embeddings, lambda t: t[0])
+    linear("vision.pre_norm", e.norm)
+    for stage in body.encoder.layers:
+        for b in stage.blocks:
+            at, a = f"vision.layers.{l}.", b.attention
+            linear(at + "attn_norm", b.layernorm_before)
+            linear(at + "mlp_norm", b.layernorm_after)
+            if hasattr(a, "relative_position_bias"):
+                for x in "qkvo":
+                    linear(at + f"attn.{x}", getattr(a, x + "_proj"))
+                out[at + "attn.distances.weight"] = (a.relative_position_bias.relative_position_bias_table, same)
+                linear(at + "mlp.up", b.mlp.fc1)
+                linear(at + "mlp.down", b.mlp.fc2)
+            else:
+                s = a.self
+                for x, module in zip("qkvo", (s.query, s.key, s.value, a.output.dense)):
+                    linear(at + f"attn.{x}", module)
+                linear(at + "attn.distances.up", s.continuous_position_bias_mlp[0])
+                linear(at + "attn.distances.down", s.continuous_position_bias_mlp[2])
+                out[at + "attn.temperature.weight"] = (s.logit_scale, lambda t: t.reshape(-1, 1))
+                linear(at + "mlp.up", b.intermediate.dense)
+                linear(at + "mlp.down", b.output.dense)
+            l += 1
+        if stage.downsample is not None:
+            linear(f"vision.layers.{l - 1}.merge_norm", stage.downsample.norm)
+            linear(f"vision.layers.{l - 1}.merge", stage.downsample.reduction)
+    linear("vision.final_norm", body.layernorm)
+    linear("classes", m.classifier)
+    return out
+
+
 def named(m):
     """Our names: the tensor, and how it lies here."""
+    if "swin" in m.config.model_type:
+        return named_stages(m)
     out = {}
     row = lambda t: t.reshape(1, -1)
     same = lambda t: t
@@ -73,13 +128,59 @@ def named(m):
     return out
 
 
+def vit(config):
+    return config(image_size=P * SIDE, patch_size=P, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,
+                  num_labels=LABELS, attn_implementation="eager")
+
+
+def swin(config, embed, **more):
+    """10 x 10 patches, 5 x 5, 3 x 3: none is a multiple of the windows before the last stage, and an odd side is merged."""
+    return config(image_size=20, patch_size=2, embed_dim=embed, depths=[2, 2, 2], num_heads=[1, 2, 3], mlp_ratio=2.0, num_labels=LABELS,
+                  attn_implementation="eager", **more)
+
+
+def double_all():
+    """The class of v1 takes f32 for its softmax by name, also of doubles."""
+    softmax = F.softmax
+    return lambda x, dim=None, dtype=None: softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+
+STEPS, ADAM = 10, dict(lr=5e-3, betas=(0.9, 0.95), eps=1e-8)
+HELD = ("relative_position_bias_table", "logit_scale")  # what does not decay, besides vectors
+
+
+def adamw(m, images, soft):
+    """Loss and gradient norm before each step."""
+    held = lambda n, p: p.dim() < 2 or n.endswith(HELD) or "continuous_position_bias_mlp" in n
+    groups = [dict(params=[p for n, p in m.named_parameters() if held(n, p) == h], weight_decay=0.0 if h else 0.1) for h in (False, True)]
+    opt, losses, norms = torch.optim.AdamW(groups, **ADAM), [], []
+    for _ in range(STEPS):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(pixel_values=images).logits, soft)
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)))
+        losses.append(loss.item())
+        opt.step()
+    return losses, norms
+
+
+def rounded(cls, path, images, logits):
+    """The error of the reference's own bf16 logits, by their size."""
+    b = cls.from_pretrained(path, torch_dtype=torch.bfloat16, attn_implementation="eager").eval()
+    with torch.no_grad():
+        e = b(pixel_values=images.bfloat16()).logits.double() - logits
+    return float(e.norm() / logits.norm())
+
+
 def make(name, cls, config, seed):
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     g = torch.Generator().manual_seed(seed)
-    m = cls(config(image_size=P * SIDE, patch_size=P, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,
-                   num_labels=LABELS, attn_implementation="eager")).double().eval()
+    m = cls(config).double().eval()
+    side, p = config.image_size // config.patch_size, config.patch_size
     heat(m, seed)
     copy.deepcopy(m).float().save_pretrained(os.path.join(VISION, "lone", name))
-    images = torch.randn(N, 3, P * SIDE, P * SIDE, generator=g).float().double()
+    images = torch.randn(N, 3, p * side, p * side, generator=g).float().double()
     soft = torch.softmax(2 * torch.randn(N, LABELS, generator=g), -1)
     teacher = torch.randint(0, LABELS, (N,), generator=g)
     y, view = m(pixel_values=images), named(m)
@@ -93,16 +194,29 @@ def make(name, cls, config, seed):
         for k, (w, see) in view.items():
             grad = torch.zeros_like(w) if w.grad is None else w.grad
             f.create_dataset("g/" + k, data=see(grad).numpy().astype("f4"))
-        f.create_dataset("pixels", data=torch.cat([F.unfold(i[None], P, stride=P)[0].T for i in images]).numpy().astype("f4"))
+        f.create_dataset("pixels", data=torch.cat([F.unfold(i[None], p, stride=p)[0].T for i in images]).numpy().astype("f4"))
         f.create_dataset("soft", data=soft.numpy())
         f.create_dataset("teacher", data=teacher.reshape(-1, 1).numpy().astype("i4"))
         f.create_dataset("logits", data=y.logits.detach().numpy())
         f.create_dataset("loss", data=np.array([[loss.item()]]))
+        if "swin" in name:
+            f.create_dataset("bf16_rms", data=np.array([[rounded(cls, os.path.join(VISION, "lone", name), images, y.logits.detach())]]))
+            if name == "swinv2":  # a number above what it is cut to
+                hot = copy.deepcopy(m)
+                with torch.no_grad():
+                    hot.swinv2.encoder.layers[1].blocks[1].attention.self.logit_scale[-1] = 5
+                    f.create_dataset("logits.cut", data=hot(pixel_values=images).logits.numpy())
+            for k, v in zip(("loss", "norm"), adamw(m, images, soft)):
+                f.create_dataset("train." + k, data=np.array([v]))
     subprocess.run([sys.executable, os.path.join(HERE, "../../../stages/expected.py"), os.path.join(VISION, "lone", name),
                     os.path.join(VISION, "expected", name + ".safetensors"), "--batch", "2"], check=True)
     print(name, "loss", loss.item(), os.path.getsize(os.path.join(HERE, name + ".h5")), "bytes")
 
 
-make("vit", ViTForImageClassification, ViTConfig, 1)
-make("deit", DeiTForImageClassification, DeiTConfig, 2)
-make("deit-taught", DeiTForImageClassificationWithTeacher, DeiTConfig, 3)
+make("vit", ViTForImageClassification, vit(ViTConfig), 1)
+make("deit", DeiTForImageClassification, vit(DeiTConfig), 2)
+make("deit-taught", DeiTForImageClassificationWithTeacher, vit(DeiTConfig), 3)
+F.softmax = double_all()
+make("swin", SwinForImageClassification, swin(SwinConfig, 6, window_size=3, use_absolute_embeddings=True), 4)
+# a seed with which PyTorch's own gradients in f32 are within 5e-6 of those in f64; with many others they are not
+make("swinv2", Swinv2ForImageClassification, swin(Swinv2Config, 6, window_size=4, pretrained_window_sizes=[3, 0, 6]), 20)

@@ -20,7 +20,9 @@
 #include "engine/store/ckpt.h"
 #include "tests/tap/tap.h"
 
-enum { N = 3, SIDE = 4, EACH = SIDE * SIDE, K = 48, LABELS = 5 };
+enum { N = 3, LABELS = 5 };
+/* Patches of the side of a picture, patches of it, numbers of a patch. */
+static int SIDE, EACH, K;
 
 static lf_err err = LF_ERR_INIT;
 static hid_t file;
@@ -80,23 +82,35 @@ static void swap(lf_pstore *ps, const char *a, const char *b)
     free(y);
 }
 
+/* As make_classes.py has them. */
+static const struct lf_adamw_opts adam = {
+    .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+enum { STEPS = 10 };
+
+struct how {
+    bool drop_path, optimizer;
+    enum lf_dtype compute;
+};
+
 /* n pictures at once, with room for `more` besides. */
 static struct model *make_with(const lf_model_config *c, const char *ckpt, int n, int more,
-                               bool drop_path)
+                               const struct how *how)
 {
     struct model *m = need(calloc(1, sizeof *m));
-    const struct lf_plan_opts po = {.threads = 2, .mode = LF_INVARIANT};
+    const struct lf_plan_opts po = {.threads = 2, .mode = LF_INVARIANT, .compute = how->compute};
     lf_ckpt *ck = NULL;
     m->n = n;
     m->heads = c->classes.read == LF_CLASS_BOTH ? 2 : 1;
     m->r = lf_classes_bounds(c, (int64_t)(n + more) * EACH, n + more);
-    m->r.media.vision.drop_path = drop_path;
+    m->r.media.vision.drop_path = how->drop_path;
     m->d = need(lf_decoder_create(c, 2, &err));
     m->ps = need(lf_pstore_create(&err));
     must(lf_decoder_declare(m->d, m->ps, &err));
     m->plan = need(lf_plan_create(m->ps, &po, &err));
     lf_graph *g = need(lf_classes_graph(m->d, m->ps, "classes", &m->r, true, &err));
     must(lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = true}, &err));
+    if (how->optimizer)
+        must(lf_plan_optimizer(m->plan, &adam, &err));
     must(lf_plan_finish(m->plan, &err));
     lf_graph_destroy(g);
     m->back = need(lf_back_cpu_create(lf_target_host()->isa, 2, &err));
@@ -112,7 +126,7 @@ static struct model *make_with(const lf_model_config *c, const char *ckpt, int n
 
 static struct model *make(const lf_model_config *c, const char *ckpt, int n, int more)
 {
-    return make_with(c, ckpt, n, more, false);
+    return make_with(c, ckpt, n, more, &(struct how){.compute = LF_F32});
 }
 
 static void drop(struct model *m)
@@ -140,7 +154,7 @@ static void forward_kept(struct model *m, int first, const float *keep)
         m->sight, &(struct lf_sight_batch){.n_tiles = m->n, .tile = tile, .merge = 1}, &err));
     const int32_t *order = lf_classes_sight_order(m->sight);
     for (int i = 0; i < m->n * EACH; i++)
-        memcpy(fed + i * K, pixels + (first * EACH + order[i]) * K, K * sizeof *fed);
+        memcpy(fed + i * K, pixels + (first * EACH + order[i]) * K, (size_t)K * sizeof *fed);
     must(lf_classes_sight_write(m->sight, m->ex, 0, 0, &err));
     must(lf_exec_write(m->ex, 0, 0, "vision.pixels", fed, (size_t)(room * K) * sizeof *fed, &err));
     if (keep)
@@ -161,9 +175,9 @@ static void forward(struct model *m, int first)
 /* ---- against the file ---- */
 
 /* How far what the model says of pictures from `first` on is from the logits, by their size. */
-static double logits_apart(const struct model *m, int first)
+static double apart_from(const struct model *m, const char *set, int first)
 {
-    double *want = need(read_set("logits", H5T_NATIVE_DOUBLE, 8)), d = 0, all = 0;
+    double *want = need(read_set(set, H5T_NATIVE_DOUBLE, 8)), d = 0, all = 0;
     for (int i = 0; i < m->n * LABELS; i++) {
         const double z = m->heads > 1 ? ((double)m->z[0][i] + (double)m->z[1][i]) / 2
                                       : (double)m->z[0][i],
@@ -173,6 +187,11 @@ static double logits_apart(const struct model *m, int first)
     }
     free(want);
     return sqrt(d / all);
+}
+
+static double logits_apart(const struct model *m, int first)
+{
+    return apart_from(m, "logits", first);
 }
 
 /* The mean loss of all pictures; gradients are left in dz. */
@@ -201,17 +220,22 @@ static double length(const double *a, int64_t n)
     return sqrt(all);
 }
 
+static void run_back(struct model *m)
+{
+    static const char *const back[] = {"dscore", "ddistilled"};
+    for (int k = 0; k < m->heads; k++)
+        must(lf_exec_write(m->ex, 0, 0, back[k], m->dz[k],
+                           (size_t)(m->r.pictures * LABELS) * sizeof(float), &err));
+    must(lf_exec_run(m->ex, 0, LF_BWD, 0, LF_FIRST, &err));
+}
+
 /* The worst of all gradients; *name is whose. A bias of keys adds the same to all scores of a
  * query, so its gradient is 0 and its error counts by that of the queries'. What nothing reads (the
  * second token of a DeiT without a teacher is read by attention) has a gradient too. */
 static double backward(struct model *m, const char **name)
 {
-    static const char *const back[] = {"dscore", "ddistilled"};
     double worst = 0, before = 0;
-    for (int k = 0; k < m->heads; k++)
-        must(lf_exec_write(m->ex, 0, 0, back[k], m->dz[k],
-                           (size_t)(m->r.pictures * LABELS) * sizeof(float), &err));
-    must(lf_exec_run(m->ex, 0, LF_BWD, 0, LF_FIRST, &err));
+    run_back(m);
     for (int i = 0; i < lf_pstore_count(m->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
         const int64_t n = d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1);
@@ -233,6 +257,42 @@ static double backward(struct model *m, const char **name)
         free(want);
     }
     return worst;
+}
+
+/* Ten steps of AdamW against those of PyTorch in f64, and bf16 against its own bf16. */
+static void test_training(const lf_model_config *c, const char *ckpt)
+{
+    double *losses = need(read_set("train.loss", H5T_NATIVE_DOUBLE, 8)),
+           *norms = need(read_set("train.norm", H5T_NATIVE_DOUBLE, 8)),
+           *rms = need(read_set("bf16_rms", H5T_NATIVE_DOUBLE, 8)), loss = 0, norm = 0;
+    struct model *m = make_with(c, ckpt, N, 0, &(struct how){.optimizer = true});
+    for (int s = 0; s < STEPS; s++) {
+        struct lf_step_record rec = {.step = (uint64_t)s,
+                                     .lr = 5e-3f,
+                                     .bias_corr1 = (float)(1 - pow(0.9, s + 1)),
+                                     .bias_corr2 = (float)(1 - pow(0.95, s + 1)),
+                                     .clip_norm = 1,
+                                     .loss_scale = 1,
+                                     .inv_tokens = 1};
+        must(lf_exec_record_write(m->ex, &rec, &err));
+        forward(m, 0);
+        loss = fmax(loss, fabs(loss_of(m) / losses[s] - 1));
+        run_back(m);
+        must(lf_exec_run(m->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err));
+        must(lf_exec_record_read(m->ex, &rec, &err));
+        norm = fmax(norm, fabs((double)rec.grad_norm / norms[s] - 1));
+    }
+    tap_ok(loss <= 1e-4 && norm <= 1e-3, "ten AdamW steps: losses %.2g, gradient norms %.2g", loss,
+           norm);
+    drop(m);
+    m = make_with(c, ckpt, N, 0, &(struct how){.compute = LF_BF16});
+    forward(m, 0);
+    const double e = logits_apart(m, 0) / rms[0];
+    tap_ok(e <= 1.5, "in bf16 the error of logits is %.2f of the reference's own", e);
+    drop(m);
+    free(losses);
+    free(norms);
+    free(rms);
 }
 
 static lf_model_config changed(const lf_model_config *c, const char *key, const char *value)
@@ -284,6 +344,88 @@ static void test_model(const lf_model_config *c, const char *ckpt)
         noticed(c, ckpt, "classes.read", "mean");
 }
 
+/* Exchanges the columns of two of the patches that a merge reads. */
+static void swap_patches(lf_pstore *ps, const char *name, int a, int b)
+{
+    const int i = lf_pstore_find(ps, name);
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    const int64_t rows = d->dims[0], cols = d->dims[1], each = cols / 4;
+    float *x = need(calloc((size_t)(rows * cols), 4));
+    must(lf_pstore_read(ps, i, LF_P_MASTER, x, (size_t)(rows * cols) * 4, &err));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < each; c++) {
+            float *p = x + r * cols + a * each + c, *q = x + r * cols + b * each + c, was = *p;
+            *p = *q;
+            *q = was;
+        }
+    must(lf_pstore_write(ps, i, LF_F32, x, &err));
+    free(x);
+}
+
+static void exchanged(struct model *m, const char *a, const char *b)
+{
+    swap(m->ps, a, b);
+    forward(m, 0);
+    const double e = logits_apart(m, 0);
+    tap_ok(e > 1e-3, "%s in the place of %s is noticed: %.2g", a, b, e);
+    swap(m->ps, a, b);
+}
+
+/* What cosines are multiplied by is 100 at most, whatever its number is. */
+static void test_cut(struct model *m)
+{
+    const int i = lf_pstore_find(m->ps, "vision.layers.3.attn.temperature.weight");
+    float was[2], hot[2];
+    must(lf_pstore_read(m->ps, i, LF_P_MASTER, was, sizeof was, &err));
+    memcpy(hot, was, sizeof hot);
+    hot[1] = 5;
+    must(lf_pstore_write(m->ps, i, LF_F32, hot, &err));
+    forward(m, 0);
+    const double e = apart_from(m, "logits.cut", 0), far = logits_apart(m, 0);
+    hot[1] = 4;
+    must(lf_pstore_write(m->ps, i, LF_F32, hot, &err));
+    forward(m, 0);
+    const double other = apart_from(m, "logits.cut", 0);
+    tap_ok(e < 1e-5 && far > 1e-3 && other > 1e-4,
+           "a temperature above ln 100 is cut: %.2g, and changes logits: %.2g, %.2g", e, far,
+           other);
+    must(lf_pstore_write(m->ps, i, LF_F32, was, &err));
+}
+
+/* Tables and norms of the layers of Swin and Swin v2 are of their place. */
+static void test_stages(const lf_model_config *c, const char *ckpt)
+{
+    struct model *m = make(c, ckpt, N, 0);
+    exchanged(m, "vision.layers.0.attn_norm.weight", "vision.layers.0.mlp_norm.weight");
+    if (c->vision.cosine) {
+        exchanged(m, "vision.layers.2.attn.distances.down.weight",
+                  "vision.layers.3.attn.distances.down.weight");
+        exchanged(m, "vision.layers.2.attn.temperature.weight",
+                  "vision.layers.3.attn.temperature.weight");
+        test_cut(m);
+    } else {
+        exchanged(m, "vision.layers.0.attn.distances.weight",
+                  "vision.layers.1.attn.distances.weight");
+        exchanged(m, "vision.layers.2.attn.distances.weight",
+                  "vision.layers.3.attn.distances.weight");
+    }
+    for (int k = 1; k < 4; k += 2) {
+        char name[64];
+        snprintf(name, sizeof name, "vision.layers.%d.merge.weight", k);
+        swap_patches(m->ps, name, 1, 2);
+        forward(m, 0);
+        const double e = logits_apart(m, 0);
+        tap_ok(e > 1e-3, "patches of %s in rows are noticed: %.2g", name, e);
+        swap_patches(m->ps, name, 1, 2);
+    }
+    drop(m);
+    noticed(c, ckpt, "vision.out_norm", c->vision.out_norm ? "no" : "yes");
+    if (c->vision.cosine) {
+        noticed(c, ckpt, "vision.trained_windows", "0,0,0");
+        noticed(c, ckpt, "vision.window", "5");
+    }
+}
+
 /* What a branch adds, times a number: the numbers of its last matrix and bias, times it. */
 static void scale(lf_pstore *ps, const char *name, float by)
 {
@@ -321,15 +463,17 @@ static float *slope(struct model *m, const char *name, int64_t *n)
 static void test_paths(const lf_model_config *c, const char *ckpt)
 {
     static const float by[] = {0.5f, 2, 0, 1.25f};
-    static const char *const last[] = {"attn.o", "mlp.down"};
-    struct model *a = make_with(c, ckpt, N, 0, true), *b = make(c, ckpt, N, 0);
-    float keep[4 * N], one[LABELS], two[LABELS];
-    for (int k = 0; k < 4; k++) {
+    static const char *const last[2][2] = {{"attn.o", "mlp.down"}, {"attn_norm", "mlp_norm"}};
+    struct model *a = make_with(c, ckpt, N, 0, &(struct how){.drop_path = true, .compute = LF_F32}),
+                 *b = make(c, ckpt, N, 0);
+    const int branches = 2 * (int)c->vision.layers;
+    float *keep = need(calloc((size_t)(branches * N), sizeof *keep)), one[LABELS], two[LABELS];
+    for (int k = 0; k < branches; k++) {
         char name[64];
-        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2, last[k % 2]);
-        scale(b->ps, name, by[k]);
+        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2, last[c->vision.out_norm][k % 2]);
+        scale(b->ps, name, by[k % 4]);
         for (int i = 0; i < N; i++)
-            keep[k * N + i] = by[k];
+            keep[k * N + i] = by[k % 4];
     }
     forward_kept(a, 0, keep);
     forward(b, 0);
@@ -351,6 +495,7 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     forward_kept(a, 0, keep);
     tap_ok(memcmp(one, a->z[0], sizeof one) == 0 && memcmp(two, a->z[0] + LABELS, sizeof two) != 0,
            "of the picture that leaves one out alone");
+    free(keep);
     free(x);
     free(y);
     drop(a);
@@ -426,9 +571,9 @@ static void test_descriptions(const lf_model_config *c)
 
 int main(void)
 {
-    static const char *const names[] = {"vit", "deit", "deit-taught"};
+    static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2"};
     const char *src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".", *dir = tap_tmpdir();
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512], from[512], out[512], ckpt[600];
         struct lf_convert_result res;
         lf_ckpt *ck = NULL;
@@ -442,6 +587,9 @@ int main(void)
         must(lf_ckpt_open(&ck, out, 1, &err));
         must(lf_weights_config(&c, ck, &err));
         lf_ckpt_close(ck);
+        SIDE = (int)(c.vision.grid ? c.vision.grid : lf_vision_table_side(&c.vision));
+        EACH = SIDE * SIDE;
+        K = (int)c.vision.patch_dim;
         if ((file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0)
             tap_bail("cannot read %s", path);
         TAP(c.classes.read == LF_CLASS_FIRST ? 8 : 7, test_model(&c, out));
@@ -449,7 +597,11 @@ int main(void)
             TAP(1, test_tokens(&c, out));
         if (i == 0)
             TAP(8, test_descriptions(&c));
-        if (i == 0)
+        if (c.vision.shifted)
+            TAP(c.vision.cosine ? 9 : 6, test_stages(&c, out));
+        if (c.vision.shifted)
+            TAP(2, test_training(&c, out));
+        if (i == 0 || c.vision.shifted)
             TAP(2, test_paths(&c, out));
         H5Fclose(file);
     }

@@ -63,7 +63,8 @@ static void test_told(const char *type, bool known)
     static const struct {
         const char *type, *class;
     } names[] = {{"vit", "ViT"},       {"deit", "DeiT"},       {"clip", "CLIP"},
-                 {"siglip", "Siglip"}, {"siglip2", "Siglip2"}, {"dinov2", "Dinov2"}};
+                 {"siglip", "Siglip"}, {"siglip2", "Siglip2"}, {"dinov2", "Dinov2"},
+                 {"swin", "Swin"},     {"swinv2", "Swinv2"}};
     lf_err err = LF_ERR_INIT;
     char class[64] = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -25,6 +25,7 @@ MAPS = (("causal", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
         ("seq2seq", modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES))
 TOLD = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
 ENCODERS = {"clip", "siglip", "siglip2", "dinov2"}
+KNOWN = {"vit", "deit", "swin", "swinv2"}
 SAME = {"smolvlm": "idefics3", "camembert": "roberta"}
 
 
@@ -49,7 +50,7 @@ def main():
         for one, names in TOLD.items():
             if one == "shieldgemma2":  # which writes texts, and is above
                 continue
-            f.write("told %s %s\n" % (one, "encoder" if one in ENCODERS else "known" if one in ("vit", "deit") else "later"))
+            f.write("told %s %s\n" % (one, "encoder" if one in ENCODERS else "known" if one in KNOWN else "later"))
 
 
 if __name__ == "__main__":

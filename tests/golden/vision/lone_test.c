@@ -336,6 +336,8 @@ int main(void)
         {"vision/lone/vit", NULL, "vit", 0, "vit"},
         {"vision/lone/deit", NULL, "deit", 0, "deit"},
         {"vision/lone/deit-taught", NULL, "deit-taught", 0, "deit-taught"},
+        {"vision/lone/swin", NULL, "swin", 0, "swin"},
+        {"vision/lone/swinv2", NULL, "swinv2", 0, "swinv2"},
     };
     src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".";
     dir = tap_tmpdir();
