@@ -106,7 +106,8 @@ static int fill_hideable(const lf_loader *l, const struct lf_loader_src *src, co
     return rc;
 }
 
-/* Hides tokens of a row; returns how many. */
+/* Hides tokens of a row; returns how many. Where texts are paired no word that stands for a hidden
+ * one is the separator, by which the second text is found. */
 static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t *targets,
                     const uint8_t *begins)
 {
@@ -118,7 +119,11 @@ static int64_t hide(const lf_loader *l, int64_t sample, int32_t *tokens, int32_t
                                    .tokens = tokens,
                                    .targets = targets,
                                    .begins = begins};
-    return lf_mlm_hide(l->mlm, &row);
+    const int64_t hidden = lf_mlm_hide(l->mlm, &row);
+    for (int32_t i = 0; l->nsp && i < l->T; i++)
+        if (targets[i] >= 0 && tokens[i] == l->nsp->separator)
+            tokens[i] = l->mlm->mask_token;
+    return hidden;
 }
 
 static bool counts(const struct lf_loader_src *src, const struct lf_unit_part *p)

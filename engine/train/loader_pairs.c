@@ -17,6 +17,10 @@ int lf_loader_pairs_check(const lf_loader_config *c, lf_err *err)
     if (c->T < LF_NSP_LEAST)
         return lf_fail(err, LF_EINVAL, "seq_length = %d: a pair of texts has at least %d tokens",
                        c->T, LF_NSP_LEAST);
+    if (c->mlm->mask_token == c->nsp->separator || c->mlm->mask_token == c->nsp->begin)
+        return lf_fail(
+            err, LF_EINVAL, "mask_token = %d is %s, too: what is hidden would begin or end a text",
+            c->mlm->mask_token, c->mlm->mask_token == c->nsp->begin ? "begin_token" : "separator");
     return lf_nsp_check(c->nsp, c->vocab_size, err);
 }
 

@@ -97,6 +97,7 @@ refused() { # refused WORDS TEXT ARGS...
 }
 cp "$dir/run.ini" "$dir/bad.ini"
 refused "begin_token = separator = 62" "one token for both is refused" --begin-token 62
+refused "mask_token = 63 is separator, too" "the token of hidden ones as separator" --separator 63
 refused "separator = 64: the vocabulary has 64 words" "one that there is not" --separator 64
 echo "token_types = 1" >>"$dir/bad.ini"
 refused "nsp: the two texts of a pair are of two types, and [model] token_types = 1" "a model that tells no texts apart"
@@ -109,4 +110,4 @@ refused "separator belongs to nsp = yes" "a separator of nothing"
 sed 's/^family.*/family = llama3/; /^mask/d; /^objective/d; /^separator/d; /^begin_token/d; /^nsp =/d' "$dir/run.ini" >"$dir/bad.ini"
 refused "nsp_head: means nothing without output = tokens and mask = both" "the head of an encoder behind a decoder"
 refused "nsp belongs to objective = mlm" "pairs of another objective" --nsp
-finish 25
+finish 26

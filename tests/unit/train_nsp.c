@@ -17,6 +17,7 @@ enum { VOCAB = 300, MASK = 299, CLS = 5, SEP = 6, T = 48, STEPS = 60, BATCH = 4,
 
 static const int32_t ends[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25};
 static const lf_mlm mlm = {.share = 0.15, .random = 0.1, .kept = 0.1, .mask_token = MASK};
+static const lf_mlm words = {.share = 0.5, .random = 1, .mask_token = MASK}, *how = &mlm;
 static const lf_nsp anywhere = {.begin = CLS, .separator = SEP},
                     sentences = {.begin = CLS, .separator = SEP, .ends = ends, .n_ends = 16};
 
@@ -122,6 +123,7 @@ static void look_at(struct seen *s, const lf_loader_batch *b, int32_t seg)
     for (int32_t i = 0; i < n; i++) {
         text[i] = b->targets[first + i] >= 0 ? b->targets[first + i] : b->tokens[first + i];
         s->hidden_format += b->targets[first + i] == CLS || b->targets[first + i] == SEP;
+        s->hidden_format += b->targets[first + i] >= 0 && b->tokens[first + i] == SEP;
         seps += text[i] == SEP;
         sep = text[i] == SEP && sep < 0 ? i : sep;
         s->bad += b->positions[first + i] != i;
@@ -179,7 +181,7 @@ static struct seen take(struct run *r, const char *dir, const lf_nsp *p, int32_t
                                     .n_ramp = 1,
                                     .dp_rank = rank,
                                     .dp_size = ranks,
-                                    .mlm = &mlm,
+                                    .mlm = how,
                                     .nsp = p};
         if (lf_loader_open(&l, &c, &err) < 0 || lf_loader_seek(l, from * BATCH, &err) < 0)
             tap_bail("%s", err.text);
@@ -236,6 +238,11 @@ static void test_pairs(const char *dir)
     tap_ok(s.bad == 0 && s.begin_sentence == s.pairs - s.follow,
            "with ends of sentences every other text begins behind one, or with its document");
     tap_ok(s.end_sentence > s.pairs / 2, "and first texts end with one, where they have any");
+    how = &words;
+    s = take(&other, dir, &anywhere, 2, 1, 0);
+    tap_ok(s.bad == 0 && s.hidden_format == 0,
+           "any word stands for a hidden one but the separator");
+    how = &mlm;
 }
 
 static void test_sources(const char *dir, const char *lone)
@@ -275,7 +282,7 @@ int main(void)
         tap_bail("%s", err.text);
     TAP(7, test_places());
     TAP(5, test_refused());
-    TAP(9, test_pairs(dir));
+    TAP(10, test_pairs(dir));
     TAP(3, test_sources(dir, lone));
     return tap_done();
 }
