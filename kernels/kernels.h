@@ -972,8 +972,9 @@ struct lf_k_moe_balance {
         size_t (*work)(const struct lf_k_##name *a, int threads);                                  \
     } name;
 /* Grows when a kernel of any family gives other bits than before (kernels/README.md); fingerprints
- * have it. 1: before it was counted; 2: scans of CPUs take heads of a key head in blocks. */
-enum { LF_KERNEL_VERSION = 2 };
+ * have it. 1: before it was counted; 2: scans of CPUs take heads of a key head in blocks; 3: their
+ * decays per channel are products of those of blocks. */
+enum { LF_KERNEL_VERSION = 3 };
 
 struct lf_kernels {
     const char *family; /* "cpu-avx512bf16", ... */

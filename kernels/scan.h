@@ -110,7 +110,9 @@ struct lf_k_scan_gate_bwd {
  *     (I + A) U = beta (V - (e^G K) S), by forward substitution; without delta U = beta V
  *     O = (e^G Q) S + P U;   S <- e^(G_n) S + (e^(G_n - G) K)^T U
  * No exponent is positive. G is two floats, so its differences have all digits however fast other
- * rows fade. All of the rest is f32; a row depends on rows of its document up to itself. */
+ * rows fade; on CPUs decays per channel are products of decays of blocks of 16 rows, and no
+ * difference is taken. All of the rest is f32; a row depends on rows of its document up to itself.
+ */
 enum { LF_SCAN_CHUNK = 64, LF_SCAN_MOST_D = 256 };
 struct lf_scan_in {
     int64_t rows, heads, groups, dk, dv, n_docs;

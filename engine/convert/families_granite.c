@@ -211,8 +211,7 @@ static const struct lf_hf_key swa_keys[] = {
 
 /* The letter of a layer whose base is theta. Of two bases rope_theta is that of the file, or else
  * the first. */
-static int base_letter(lf_hf_reader *r, lf_model_config *c, json_t *theta, char *out,
-                       lf_err *err)
+static int base_letter(lf_hf_reader *r, lf_model_config *c, json_t *theta, char *out, lf_err *err)
 {
     const double x = json_number_value(theta);
     if (!json_is_number(theta) || x < 0)

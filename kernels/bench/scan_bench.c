@@ -4,7 +4,9 @@
  * of the chunk form's products (engine/graph/ops_scan.c counts the same), so that a share says what
  * decays, substitution and packing cost. tests/bench/mixer_peer.py times others.
  *
- *   scan_bench [-t threads] [-r rounds] [-l document length]
+ *   scan_bench [-t threads] [-r rounds] [-l document length] [-k kind]
+ *
+ * -k: of the kinds below, those whose names begin so.
  *
  * Times are medians of CPU seconds, which other processes disturb less.
  */
@@ -170,9 +172,12 @@ int main(int argc, char **argv)
 {
     struct opts o = {.threads = 1, .rounds = 9, .length = 2048};
     int c;
-    while ((c = getopt(argc, argv, "t:r:l:")) != -1) {
+    const char *kind = "";
+    while ((c = getopt(argc, argv, "t:r:l:k:")) != -1) {
         const long v = strtol(optarg, NULL, 10);
-        if (c == 't' && v > 0)
+        if (c == 'k')
+            kind = optarg;
+        else if (c == 't' && v > 0)
             o.threads = (int)v;
         else if (c == 'r' && v > 0 && v <= MAX_ROUNDS)
             o.rounds = (int)v;
@@ -185,7 +190,8 @@ int main(int argc, char **argv)
     o.q = lf_cpu_queue_create(o.threads);
     printf("%s, %d threads, medians of %d\n", o.k->family, o.threads, o.rounds);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        one(&o, &kinds[i]);
+        if (strncmp(kinds[i].name, kind, strlen(kind)) == 0)
+            one(&o, &kinds[i]);
     lf_cpu_queue_destroy(o.q);
     return 0;
 }

@@ -91,24 +91,28 @@ struct scan_chunk {
     float *raw;   /* [2][64][LA] q k^T, and with delta k k^T; one decay for a head alone */
     float *tile;  /* [max(dkp, dvp)][64]: a transpose */
 
-    float *ss;          /* S of the heads of a block, each as s */
-    float *s;           /* [dkp][lv], of the head at hand */
-    float *u;           /* [64][lv] v, then what (I + A) is solved for, then U */
-    float *t;           /* V - K+ S where the backward asks for it, else NULL */
-    float *o;           /* [64][lv]; a scratch where O is not wanted */
-    float *na, *p;      /* [64][LA]: -A (NULL where there is none), P */
-    float *ag, *gam;    /* A without beta, Gam, of the backward; gam: one decay for a head alone */
-    float *g;           /* [64], or [64][lk]: g, not below SCAN_FADED */
-    float *sum;         /* [64], or [64][lk]: G as f32 sums; then as much again: what they lack */
-    float *eg, *behind; /* [64] e^G, e^(G_n - G) of one decay for a head */
-    float *beta;        /* [64] */
-    float *corr;        /* [dkp] e^(G_n) */
+    float *ss;       /* S of the heads of a block, each as s */
+    float *s;        /* [dkp][lv], of the head at hand */
+    float *u;        /* [64][lv] v, then what (I + A) is solved for, then U */
+    float *t;        /* V - K+ S where the backward asks for it, else NULL */
+    float *o;        /* [64][lv]; a scratch where O is not wanted */
+    float *na, *p;   /* [64][LA]: -A (NULL where there is none), P */
+    float *ag, *gam; /* A without beta, Gam, of the backward; gam: one decay for a head alone */
+    float *g;        /* [64], or [64][lk]: g, not below SCAN_FADED */
+    float *beta;     /* [64] */
+    float *corr;     /* [dkp] e^(G_n) */
+    /* of one decay for a head, else NULL */
+    float *sum;         /* [2][64]: G as f32 sums, and what they lack */
+    float *eg, *behind; /* [64] e^G, e^(G_n - G) */
     /* of decays per channel, else NULL */
-    float *qp, *kp;  /* [64][lk] e^G q, e^G k */
-    float *kd;       /* e^(G_n - G) k; before that a scratch of as many rows */
-    float *few;      /* [2][16][lk] rows of a block relative to its first */
-    bool has_s;      /* S is not zero */
-    bool state_only; /* S behind the chunk is all that is wanted: q is not read, P not made */
+    float *step;           /* [64][lk] e^g */
+    float *since, *until;  /* [64][lk]: by the rows of a block up to a row, and behind it */
+    float *before, *after; /* [4][lk]: by the blocks before a block, and behind it */
+    float *qp, *kp;        /* [64][lk] e^G q, e^G k */
+    float *kd;             /* [64][lk] e^(G_n - G) k; then rows as the backward needs them */
+    float *few;            /* [2][16][lk] rows of a block, of q and k */
+    bool has_s;            /* S is not zero */
+    bool state_only;       /* S behind the chunk is all that is wanted: q is not read, P not made */
 };
 /* Lays the buffers out from base on (NULL: only counts). Returns the floats that they take. */
 size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, float *base,
@@ -124,12 +128,12 @@ LF_INLINE size_t scan_chunk_floats(const struct scan_shape *z, bool backward)
  * zeros. */
 void LF_SYM(scan_keys)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t key,
                        int64_t i0, int64_t i1);
-/* The same of head h: v, beta, g and what is made of it. */
+/* The same of head h: v, beta, g, and what is made of the g of rows [0, i1). Where a state fades
+ * fast the sums of one decay for a head are long, and the decay of two near rows is a small
+ * difference of theirs: so what each sum rounds away is summed beside it. Decays per channel are
+ * made of sums within blocks of 16 rows, from either end, and no difference is taken. */
 void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t row, int64_t h,
                        int64_t i0, int64_t i1);
-/* G of rows [i0, i1) from g. Where a state fades fast G is long, and the decay of two near rows is
- * a small difference: so what each sum rounds away is summed beside it. */
-void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
 /* -A and P of the rows, then U of them. */
 void LF_SYM(scan_scores)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
 void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1);
@@ -181,27 +185,17 @@ LF_INLINE void scan_product(struct scan_mm g, bool ta, enum attn_init init, cons
 /* e^SCAN_FADED is 0 in f32, as are decays below it, and its sums stay exact enough. */
 #define SCAN_FADED (-128.0f)
 
-/* Floats of a row of g and of G, and from G's sums to what they lack. */
+/* Floats of a row of g. */
 LF_INLINE int64_t scan_ldg(const struct scan_shape *z)
 {
     return z->in->per_channel ? z->lk : 1;
 }
-LF_INLINE int64_t scan_low(const struct scan_shape *z)
-{
-    return SCAN_C * scan_ldg(z);
-}
-/* a - b for LF_VL decays at places of G; `low` is scan_low. */
-LF_INLINE lf_v scan_between(const float *a, const float *b, int64_t low)
-{
-    return (lf_v_load(a) - lf_v_load(b)) + (lf_v_load(a + low) - lf_v_load(b + low));
-}
 
-/* y[0, dkp) = x e^(a - b), where a and b are rows of G; of decays per channel. */
-LF_INLINE void scan_scaled(const struct scan_shape *z, float *y, const float *x, const float *a,
-                           const float *b)
+/* y[i] = x[i] by[i] for rows of n floats. */
+LF_INLINE void scan_each(float *y, const float *x, const float *by, int64_t n)
 {
-    for (int64_t c = 0; c < z->dkp; c += LF_VL)
-        lf_v_store(y + c, lf_v_load(x + c) * lf_v_exp(scan_between(a + c, b + c, scan_low(z))));
+    for (int64_t c = 0; c < n; c += LF_VL)
+        lf_v_store(y + c, lf_v_load(x + c) * lf_v_load(by + c));
 }
 LF_INLINE void scan_times(float *y, const float *x, float by, int64_t n)
 {

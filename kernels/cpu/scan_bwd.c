@@ -226,13 +226,19 @@ static void scores_bwd(struct back *b, int64_t row, int64_t h, int64_t n)
     }
 }
 
-/* C[n rows] = A rows S^T, of up to 64 columns from r on. */
-static void by_state(struct back *b, const float *rows, const float *s, float *to, int64_t ld,
-                     int64_t n, int64_t r)
+/* Up to 64 columns of S^T from r on become the tile. */
+static void tile_state(struct back *b, const float *s, int64_t r)
+{
+    const struct scan_shape *z = &b->z;
+    scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C,
+                   z->dvp);
+}
+
+/* C[n rows] = A rows S^T, of the columns from r on that the tile has. */
+static void by_state(struct back *b, const float *rows, float *to, int64_t ld, int64_t n, int64_t r)
 {
     const struct scan_shape *z = &b->z;
     const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
-    scan_pack_cols(b->c.tile, s + r * z->lv, z->lv, w, z->dvp);
     scan_product((struct scan_mm){n, w, z->dvp, rows, z->lv, b->c.tile, SCAN_C, to, ld}, false,
                  ATTN_ZERO, NULL);
 }
@@ -244,7 +250,8 @@ static void add_by_state(struct back *b, const float *rows, const float *s, cons
     const struct scan_shape *z = &b->z;
     for (int64_t r = 0; r < z->dkp; r += SCAN_C) {
         const int64_t w = z->dkp - r < SCAN_C ? z->dkp - r : SCAN_C;
-        by_state(b, rows, s, b->acc, SCAN_LA, n, r);
+        tile_state(b, s, r);
+        by_state(b, rows, b->acc, SCAN_LA, n, r);
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = i * z->lk + r;
             lf_v sum = lf_v_zero();
@@ -310,22 +317,21 @@ static void channel_through_states(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
-    const struct {
-        const float *rows, *s;
-        float *to;
-        bool is;
-    } part[] = {{b->d_o, c->s, b->dq, c->has_s},
-                {b->dt, c->s, b->dkr, c->has_s && z->in->delta},
-                {c->u, b->ds, b->dkc, b->has_ds}};
-    for (int i = 0; i < 3; i++)
-        for (int64_t r = 0; r < z->dkp && part[i].is; r += SCAN_C)
-            by_state(b, part[i].rows, part[i].s, part[i].to + r, z->lk, n, r);
+    for (int64_t r = 0; r < z->dkp && c->has_s; r += SCAN_C) {
+        tile_state(b, c->s, r);
+        by_state(b, b->d_o, b->dq + r, z->lk, n, r);
+        if (z->in->delta)
+            by_state(b, b->dt, b->dkr + r, z->lk, n, r);
+    }
+    for (int64_t r = 0; r < z->dkp && b->has_ds; r += SCAN_C) {
+        tile_state(b, b->ds, r);
+        by_state(b, c->u, b->dkc + r, z->lk, n, r);
+    }
     for (int64_t i = 0; i < n; i++)
         for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const int64_t at = i * z->lk + x;
-            const float *g = c->sum + at, *last = c->sum + (n - 1) * z->lk + x;
-            const lf_v e = lf_v_exp(lf_v_load(g)),
-                       behind = lf_v_exp(scan_between(last, g, scan_low(z)));
+            const int64_t at = i * z->lk + x, block = i / SCAN_B * z->lk + x;
+            const lf_v e = lf_v_load(c->since + at) * lf_v_load(c->before + block),
+                       behind = lf_v_load(c->until + at) * lf_v_load(c->after + block);
             lf_v_store(b->dq + at, lf_v_load(b->dq + at) * e);
             lf_v_store(b->dkr + at, lf_v_load(b->dkr + at) * e);
             lf_v_store(b->dkc + at, lf_v_load(b->dkc + at) * behind);
@@ -349,22 +355,19 @@ static void head_pairs(struct back *b, int64_t n)
     triangle(b->sas, false, g, n, ATTN_ADD, NULL);
 }
 
-/* y += acc e^(G - G_first) for rows [row, row + n), which read rows before `first`, or without
- * `reads` acc e^(G_first - G) for rows that are read. By x, which the products meet y with, dg of
- * the rows gets the part of these pairs that reaches over them. */
-static void add_scaled(struct back *b, float *y, const float *x, int64_t row, int64_t n,
-                       int64_t first, bool reads)
+/* y += acc with the decays up to them for rows [row, row + n), which read rows before their block,
+ * or without `reads` acc with the decays behind them for rows that are read. By x, which the
+ * products meet y with, dg of the rows gets the part of these pairs that reaches over them. */
+static void add_scaled(struct back *b, float *y, const float *x, int64_t row, int64_t n, bool reads)
 {
     const struct scan_shape *z = &b->z;
-    const int64_t low = scan_low(z);
+    const float *by = reads ? b->c.since : b->c.until;
     for (int64_t c = 0; c < z->dkp; c += LF_VL) {
-        const float *gf = b->c.sum + first * z->lk + c;
         lf_v over = lf_v_zero();
         for (int64_t t = 0; t < n; t++) {
             const int64_t i = reads ? n - 1 - t : t, at = (row + i) * z->lk + c;
-            const float *gi = b->c.sum + at;
-            const lf_v e = lf_v_exp(reads ? scan_between(gi, gf, low) : scan_between(gf, gi, low)),
-                       v = lf_v_load(b->acc + i * z->lk + c) * e, w = v * lf_v_load(x + at);
+            const lf_v v = lf_v_load(b->acc + i * z->lk + c) * lf_v_load(by + at),
+                       w = v * lf_v_load(x + at);
             lf_v_store(y + at, lf_v_load(y + at) + v);
             lf_v_store(b->dg + at, lf_v_load(b->dg + at) + (reads ? over + w : over));
             over += w;
@@ -372,43 +375,48 @@ static void add_scaled(struct back *b, float *y, const float *x, int64_t row, in
     }
 }
 
-/* Of a block that begins at row f, with the rows before it. */
+/* Of a block that begins at row f, with the rows before it. What `until` has of those becomes the
+ * decay until row f. */
 static void tile_bwd(struct back *b, int64_t f, int64_t n)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const int64_t m = n - f < SCAN_B ? n - f : SCAN_B, lk = z->lk;
     float *q = c->few, *k = q + SCAN_B * lk;
-    const float *gf = c->sum + f * lk, *sp = b->sp + f * SCAN_LA, *sa = b->sa + f * SCAN_LA;
-    for (int64_t j = 0; j < f; j++)
-        scan_scaled(z, c->kd + j * lk, c->k + j * lk, gf, c->sum + j * lk);
+    const float *since = c->since + f * lk, *sp = b->sp + f * SCAN_LA, *sa = b->sa + f * SCAN_LA;
+    for (int64_t j = 0; j < f; j++) {
+        float *until = c->until + j * lk;
+        if (j < f - SCAN_B)
+            scan_each(until, until, since - lk, z->dkp);
+        scan_each(c->kd + j * lk, c->k + j * lk, until, z->dkp);
+    }
     for (int64_t i = 0; i < m; i++) {
-        scan_scaled(z, q + i * lk, c->q + (f + i) * lk, gf + i * lk, gf);
-        scan_scaled(z, k + i * lk, c->k + (f + i) * lk, gf + i * lk, gf);
+        scan_each(q + i * lk, c->q + (f + i) * lk, since + i * lk, z->dkp);
+        scan_each(k + i * lk, c->k + (f + i) * lk, since + i * lk, z->dkp);
     }
     scan_product((struct scan_mm){m, z->dkp, f, sp, SCAN_LA, c->kd, lk, b->acc, lk}, false,
                  ATTN_ZERO, NULL);
-    add_scaled(b, b->dq, c->q, f, m, f, true);
+    add_scaled(b, b->dq, c->q, f, m, true);
     if (z->in->delta) {
         scan_product((struct scan_mm){m, z->dkp, f, sa, SCAN_LA, c->kd, lk, b->acc, lk}, false,
                      ATTN_ZERO, NULL);
-        add_scaled(b, b->dkr, c->k, f, m, f, true);
+        add_scaled(b, b->dkr, c->k, f, m, true);
     }
     scan_product((struct scan_mm){f, z->dkp, m, sp, SCAN_LA, q, lk, b->acc, lk}, true, ATTN_ZERO,
                  NULL);
     if (z->in->delta)
         scan_product((struct scan_mm){f, z->dkp, m, sa, SCAN_LA, k, lk, b->acc, lk}, true, ATTN_ADD,
                      NULL);
-    add_scaled(b, b->dkc, c->k, 0, f, f, false);
+    add_scaled(b, b->dkc, c->k, 0, f, false);
 }
 
-/* Pairs of row j with the rows behind it in its block, which ends before row e. */
-static void pairs_bwd(struct back *b, int64_t j, int64_t e)
+/* Pairs of a vector of channels from x on within the block of rows [f, e). */
+static void pairs_bwd(struct back *b, int64_t f, int64_t e, int64_t x)
 {
     const struct scan_shape *z = &b->z;
     struct scan_chunk *c = &b->c;
     const bool delta = z->in->delta;
-    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+    for (int64_t j = f; j < e; j++) {
         const int64_t at = j * z->lk + x;
         const lf_v own = lf_v_set1(b->sp[j * SCAN_LA + j]), kj = lf_v_load(c->k + at);
         lf_v over = lf_v_zero(), of[SCAN_B]; /* of[i - j]: what the pair (i, j) gives to dg */
@@ -417,7 +425,7 @@ static void pairs_bwd(struct back *b, int64_t j, int64_t e)
         for (int64_t i = j + 1; i < e; i++) {
             const int64_t to = i * z->lk + x;
             const lf_v p = lf_v_set1(b->sp[i * SCAN_LA + j]);
-            d *= lf_v_load(c->kd + to);
+            d *= lf_v_load(c->step + to);
             lf_v_store(b->dq + to, lf_v_fma(p * d, kj, lf_v_load(b->dq + to)));
             lf_v seen = p * lf_v_load(c->q + to);
             if (delta) {
@@ -439,14 +447,11 @@ static void pairs_bwd(struct back *b, int64_t j, int64_t e)
 static void channel_pairs(struct back *b, int64_t n)
 {
     const struct scan_shape *z = &b->z;
-    struct scan_chunk *c = &b->c;
     for (int64_t f = SCAN_B; f < n; f += SCAN_B)
         tile_bwd(b, f, n);
-    for (int64_t i = 1; i < n; i++)
-        for (int64_t x = i * z->lk; x < i * z->lk + z->dkp; x += LF_VL)
-            lf_v_store(c->kd + x, lf_v_exp(lf_v_load(c->g + x)));
-    for (int64_t j = 0; j < n; j++)
-        pairs_bwd(b, j, scan_up(j + 1) < n ? scan_up(j + 1) : n);
+    for (int64_t f = 0; f < n; f += SCAN_B)
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+            pairs_bwd(b, f, f + SCAN_B < n ? f + SCAN_B : n, x);
 }
 
 /* What dg gets through states (head_decay_states) of decays per channel. */
@@ -545,6 +550,9 @@ static void keys_out(struct back *b, int64_t row, struct scan_block block, int64
             memcpy(b->dqh + (r * apart + place) * z->dkp, dq, (size_t)z->dkp * 4);
             memcpy(b->dkh + (r * apart + place) * z->dkp, dk, (size_t)z->dkp * 4);
         } else {
+            const int64_t far = scan_far(r, in->rows);
+            scan_ask(lf_at(in->q, far * in->ldq + block.key * in->dk, t), in->dk, t);
+            scan_ask(lf_at(in->k, far * in->ldk + block.key * in->dk, t), in->dk, t);
             unit_bwd(z, dq, lf_at(in->q, r * in->ldq + block.key * in->dk, t), in->scale,
                      lf_at_w(a->dq, r * a->lddq + block.key * in->dk, t));
             unit_bwd(z, dk, lf_at(in->k, r * in->ldk + block.key * in->dk, t), 1.0f,

@@ -3,9 +3,10 @@
  * The forward part of a chunk of a scan: rows, decays, the two triangles, the solved rows, and the
  * state behind the chunk.
  *
- * Decays per channel stand inside the products. Between a block of 16 rows and the rows before it
- * they are split at the block's first row, e^(G_i - G_first) e^(G_first - G_j), so that no exponent
- * is positive; within a block the decay of a pair is carried from row to row.
+ * Decays per channel stand inside the products. Between blocks of 16 rows they are split at the
+ * blocks' ends: what row j of one keeps until its block ends, what the blocks between keep, and
+ * what is kept from the beginning of its block up to row i. So no exponent is positive. Within a
+ * block the decay of a pair is carried from row to row.
  */
 #include "config.h"
 
@@ -42,11 +43,16 @@ size_t LF_SYM(scan_chunk_lay)(struct scan_chunk *c, const struct scan_shape *z, 
                 {&c->ag, backward && (channel || delta) ? tri : none},
                 {&c->gam, backward && !channel ? tri : none},
                 {&c->g, channel ? kn : SCAN_C},
-                {&c->sum, channel ? 2 * kn : 2 * SCAN_C},
-                {&c->eg, channel ? none : SCAN_C},
-                {&c->behind, channel ? none : SCAN_C},
                 {&c->beta, SCAN_C},
                 {&c->corr, (size_t)z->dkp},
+                {&c->sum, channel ? none : 2 * SCAN_C},
+                {&c->eg, channel ? none : SCAN_C},
+                {&c->behind, channel ? none : SCAN_C},
+                {&c->step, channel ? kn : none},
+                {&c->since, channel ? kn : none},
+                {&c->until, channel ? kn : none},
+                {&c->before, channel ? kn / SCAN_B : none},
+                {&c->after, channel ? kn / SCAN_B : none},
                 {&c->qp, channel ? kn : none},
                 {&c->kp, channel ? kn : none},
                 {&c->kd, channel ? kn : none},
@@ -82,6 +88,8 @@ static void load_decay(struct scan_chunk *c, const struct scan_shape *z, int64_t
         *to = *g < SCAN_FADED ? SCAN_FADED : *g;
         return;
     }
+    if (in->ldg)
+        scan_ask(g + (scan_far(r, in->rows) - r) * in->ldg, width, LF_F32);
     scan_row(to, g, width, LF_F32);
     const lf_v least = lf_v_set1(SCAN_FADED);
     for (int64_t x = 0; x < z->dkp; x += LF_VL) {
@@ -98,28 +106,38 @@ LF_INLINE lf_v two_sum(lf_v s, lf_v g, lf_v *lack)
     return sum;
 }
 
-void LF_SYM(scan_sums)(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
+static void head_sums(struct scan_chunk *c, int64_t n)
 {
-    const int64_t ld = scan_ldg(z), low = scan_low(z);
-    for (int64_t x = 0; x < (ld > 1 ? z->dkp : 1); x += LF_VL) {
-        float *at = c->sum + x;
-        const float *g = c->g + x;
-        lf_v lack = lf_v_zero(), s = lack;
-        if (i0 && ld > 1)
-            s = lf_v_load(at + (i0 - 1) * ld), lack = lf_v_load(at + low + (i0 - 1) * ld);
-        else if (i0)
-            s = lf_v_set1(at[i0 - 1]), lack = lf_v_set1(at[low + i0 - 1]);
-        for (int64_t i = i0; i < i1; i++) {
-            if (ld > 1) {
-                s = two_sum(s, lf_v_load(g + i * ld), &lack);
-                lf_v_store(at + i * ld, s);
-                lf_v_store(at + low + i * ld, lack);
-            } else {
-                s = two_sum(s, lf_v_set1(g[i]), &lack);
-                at[i] = s[0];
-                at[low + i] = lack[0];
-            }
+    lf_v s = lf_v_zero(), lack = s;
+    for (int64_t i = 0; i < n; i++) {
+        s = two_sum(s, lf_v_set1(c->g[i]), &lack);
+        c->sum[i] = s[0];
+        c->sum[SCAN_C + i] = lack[0];
+    }
+    for (int64_t i = 0; i < n; i += LF_VL)
+        lf_v_store(c->eg + i, lf_v_exp(lf_v_load(c->sum + i)));
+}
+
+/* Decays of the rows [b, e) of a block, which has no others, and before of the block behind it. */
+static void block_decays(struct scan_chunk *c, const struct scan_shape *z, int64_t b, int64_t e)
+{
+    const int64_t lk = z->lk, p = b / SCAN_B;
+    for (int64_t x = 0; x < z->dkp; x += LF_VL) {
+        lf_v up = lf_v_zero(), down = up, all = up;
+        for (int64_t t = 0; t < e - b; t++) {
+            const int64_t i = (b + t) * lk + x, j = (e - 1 - t) * lk + x;
+            const lf_v g = lf_v_load(c->g + i);
+            up += g;
+            all = lf_v_exp(up);
+            lf_v_store(c->step + i, lf_v_exp(g));
+            lf_v_store(c->since + i, all);
+            lf_v_store(c->until + j, lf_v_exp(down));
+            down += lf_v_load(c->g + j);
         }
+        if (p == 0)
+            lf_v_store(c->before + x, lf_v_set1(1.0f));
+        if (p + 1 < SCAN_C / SCAN_B)
+            lf_v_store(c->before + (p + 1) * lk + x, lf_v_load(c->before + p * lk + x) * all);
     }
 }
 
@@ -203,9 +221,10 @@ void LF_SYM(scan_load)(struct scan_chunk *c, const struct scan_shape *z, int64_t
         c->beta[i] = in->beta ? in->beta[r * in->ldbeta + h] : 1.0f;
         load_decay(c, z, r, h, i);
     }
-    LF_SYM(scan_sums)(c, z, i0, i1);
-    for (int64_t i = i0 / LF_VL * LF_VL; c->eg && i < i1; i += LF_VL)
-        lf_v_store(c->eg + i, lf_v_exp(lf_v_load(c->sum + i)));
+    if (!in->per_channel)
+        head_sums(c, i1);
+    for (int64_t b = 0; b < i1 && in->per_channel; b += SCAN_B)
+        block_decays(c, z, b, b + SCAN_B < i1 ? b + SCAN_B : i1);
     const size_t rest = (size_t)(scan_up(i1) - i1);
     memset(c->u + i1 * z->lv, 0, rest * (size_t)z->lv * 4);
     memset(c->p + i1 * SCAN_LA, 0, rest * SCAN_LA * 4);
@@ -238,68 +257,99 @@ static void mask_row(struct scan_chunk *c, const struct scan_shape *z, int64_t i
     }
 }
 
-/* Pairs of a block: row j as the rows behind it see it. d is its decay up to row i; kd has the
- * decays of single rows. */
+/* Pairs of rows [i0, i1) with the four rows from j on, which begin in the same block: w has these
+ * four as row i sees them, zeros before their turn. */
+LF_INLINE void four_pairs(struct scan_chunk *c, const struct scan_shape *z, int64_t j, int64_t i0,
+                          int64_t i1, const bool reads)
+{
+    enum { N = 4 };
+    const int64_t lk = z->lk;
+    float *const w = c->few;
+    memset(w, 0, (size_t)(N * lk) * 4);
+    for (int64_t i = j; i < i1; i++) {
+        const float *q = c->q + i * lk, *k = c->k + i * lk,
+                    *next = c->step + (i + 1 < i1 ? i + 1 : i) * lk; /* the last one is not used */
+        lf_v p[N], a[N];
+        if (i < j + N)
+            memcpy(w + (i - j) * lk, k, (size_t)z->dkp * 4);
+#pragma GCC unroll 4
+        for (int r = 0; r < N; r++)
+            p[r] = a[r] = lf_v_zero();
+        for (int64_t x = 0; x < z->dkp; x += LF_VL)
+#pragma GCC unroll 4
+            for (int r = 0; r < N; r++) {
+                const lf_v seen = lf_v_load(w + r * lk + x);
+                if (reads)
+                    p[r] = lf_v_fma(lf_v_load(q + x), seen, p[r]);
+                a[r] = lf_v_fma(lf_v_load(k + x), seen, a[r]);
+                lf_v_store(w + r * lk + x, seen * lf_v_load(next + x));
+            }
+        for (int r = 0; r < N && i >= i0; r++) {
+            if (reads)
+                c->p[i * SCAN_LA + j + r] = lf_v_hsum(p[r]);
+            c->na[i * SCAN_LA + j + r] = z->in->delta && j + r < i ? lf_v_hsum(a[r]) : 0.0f;
+        }
+    }
+}
 static void pairs(struct scan_chunk *c, const struct scan_shape *z, int64_t j, int64_t i0,
                   int64_t i1)
 {
-    float *d = c->few;
-    for (int64_t x = 0; x < z->dkp; x += LF_VL)
-        lf_v_store(d + x, lf_v_set1(1.0f));
-    if (j >= i0)
-        c->p[j * SCAN_LA + j] = scan_dot(c->q + j * z->lk, c->k + j * z->lk, z->dkp);
-    for (int64_t i = j + 1; i < i1; i++) {
-        const float *step = c->kd + i * z->lk, *q = c->q + i * z->lk, *k = c->k + i * z->lk;
-        lf_v p = lf_v_zero(), a = p;
+    if (c->state_only)
+        four_pairs(c, z, j, i0, i1, false);
+    else
+        four_pairs(c, z, j, i0, i1, true);
+}
+
+/* The columns of the tile are rows of k as they are where block b begins: the block before it joins
+ * them, and those before that fade by it. */
+static void tile_next(struct scan_chunk *c, const struct scan_shape *z, int64_t b)
+{
+    const int64_t lk = z->lk, old = b - SCAN_B;
+    for (int64_t x = 0; x < z->dkp; x++)
+        scan_times(c->tile + x * SCAN_C, c->tile + x * SCAN_C, c->since[(b - 1) * lk + x], old);
+    for (int64_t j = old; j < b; j += LF_VL)
         for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-            const lf_v e = lf_v_load(d + x) * lf_v_load(step + x);
-            const lf_v w = e * lf_v_load(c->k + j * z->lk + x);
-            lf_v_store(d + x, e);
-            p = lf_v_fma(lf_v_load(q + x), w, p);
-            a = lf_v_fma(lf_v_load(k + x), w, a);
+            lf_v r[LF_VL];
+#pragma GCC unroll 16
+            for (int i = 0; i < LF_VL; i++)
+                r[i] = lf_v_load(c->k + (j + i) * lk + x) * lf_v_load(c->until + (j + i) * lk + x);
+            lf_v_transpose(r);
+#pragma GCC unroll 16
+            for (int i = 0; i < LF_VL; i++)
+                lf_v_store(c->tile + (x + i) * SCAN_C + j, r[i]);
         }
-        if (i < i0)
-            continue;
-        c->p[i * SCAN_LA + j] = lf_v_hsum(p);
-        c->na[i * SCAN_LA + j] = z->in->delta ? lf_v_hsum(a) : 0.0f;
-    }
 }
 
 /* Rows [i0, i1) of the block that begins at row b. */
 static void block_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t b, int64_t i0,
                          int64_t i1)
 {
-    const float *first = c->sum + b * z->lk;
-    if (b) {
-        for (int64_t j = 0; j < b; j++)
-            scan_scaled(z, c->kd + j * z->lk, c->k + j * z->lk, first, c->sum + j * z->lk);
-        scan_pack_cols(c->tile, c->kd, z->lk, b, z->dkp);
-        for (int64_t i = i0; i < i1; i++) {
-            float *q = c->few + (i - i0) * z->lk, *k = q + SCAN_B * z->lk;
-            scan_scaled(z, q, c->q + i * z->lk, c->sum + i * z->lk, first);
-            scan_scaled(z, k, c->k + i * z->lk, c->sum + i * z->lk, first);
-        }
-        raw_scores(c, z, c->few, c->few + SCAN_B * z->lk,
-                   (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA},
-                   c->na + i0 * SCAN_LA);
+    const int64_t lk = z->lk;
+    float *q = c->few, *k = q + SCAN_B * lk;
+    for (int64_t i = i0; i < i1 && b; i++) {
+        if (!c->state_only)
+            scan_each(q + (i - i0) * lk, c->q + i * lk, c->since + i * lk, z->dkp);
+        scan_each(k + (i - i0) * lk, c->k + i * lk, c->since + i * lk, z->dkp);
     }
+    if (b)
+        raw_scores(c, z, q, k, (struct scan_mm){.m = i1 - i0, .n = b, .c = c->p + i0 * SCAN_LA},
+                   c->na + i0 * SCAN_LA);
     for (int64_t i = i0; i < i1; i++) {
         memset(c->p + i * SCAN_LA + b, 0, SCAN_B * 4);
         memset(c->na + i * SCAN_LA + b, 0, SCAN_B * 4);
     }
-    for (int64_t i = b + 1; i < i1; i++)
-        for (int64_t x = i * z->lk; x < i * z->lk + z->dkp; x += LF_VL)
-            lf_v_store(c->kd + x, lf_v_exp(lf_v_load(c->g + x)));
-    for (int64_t j = b; j < i1; j++)
+    for (int64_t j = b; j < i1; j += 4)
         pairs(c, z, j, i0, i1);
 }
 
 static void channel_scores(struct scan_chunk *c, const struct scan_shape *z, int64_t i0, int64_t i1)
 {
-    for (int64_t i = i0, e; i < i1; i = e) {
-        const int64_t b = i / SCAN_B * SCAN_B;
-        e = b + SCAN_B < i1 ? b + SCAN_B : i1;
-        block_scores(c, z, b, i, e);
+    for (int64_t b = 0; b < i1; b += SCAN_B) {
+        const int64_t i = b > i0 ? b : i0, e = b + SCAN_B < i1 ? b + SCAN_B : i1;
+        if (b)
+            tile_next(c, z, b);
+        if (i < e)
+            block_scores(c, z, b, i, e);
         for (int64_t r = i; r < e && z->in->delta; r++) {
             if (c->ag)
                 memcpy(c->ag + r * SCAN_LA, c->na + r * SCAN_LA, (size_t)(b + SCAN_B) * 4);
@@ -312,9 +362,11 @@ static void channel_scores(struct scan_chunk *c, const struct scan_shape *z, int
 static void grown(struct scan_chunk *c, const struct scan_shape *z, int64_t i)
 {
     const int64_t at = i * z->lk;
+    const float *before = c->before + i / SCAN_B * z->lk;
     for (int64_t x = 0; x < z->dkp; x += LF_VL) {
-        const lf_v e = lf_v_exp(lf_v_load(c->sum + at + x));
-        lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
+        const lf_v e = lf_v_load(c->since + at + x) * lf_v_load(before + x);
+        if (!c->state_only)
+            lf_v_store(c->qp + at + x, lf_v_load(c->q + at + x) * e);
         lf_v_store(c->kp + at + x, lf_v_load(c->k + at + x) * e);
     }
 }
@@ -378,15 +430,26 @@ void LF_SYM(scan_solve)(struct scan_chunk *c, const struct scan_shape *z, int64_
     }
 }
 
+static void channel_decay(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
+{
+    const int64_t lk = z->lk, last = (n - 1) / SCAN_B;
+    const float *end = c->since + (n - 1) * lk; /* by the whole of the last block */
+    for (int64_t x = 0; x < z->dkp; x += LF_VL)
+        lf_v_store(c->after + last * lk + x, lf_v_set1(1.0f));
+    scan_each(c->corr, c->before + last * lk, end, z->dkp);
+    for (int64_t p = last; p > 0; p--, end = c->since + ((p + 1) * SCAN_B - 1) * lk)
+        scan_each(c->after + (p - 1) * lk, c->after + p * lk, end, z->dkp);
+    for (int64_t i = 0; i < n; i++) {
+        scan_each(c->kd + i * lk, c->until + i * lk, c->after + i / SCAN_B * lk, z->dkp);
+        scan_each(c->kd + i * lk, c->kd + i * lk, c->k + i * lk, z->dkp);
+    }
+    memset(c->kd + n * lk, 0, (size_t)((scan_up(n) - n) * lk) * 4);
+}
+
 void LF_SYM(scan_decay)(struct scan_chunk *c, const struct scan_shape *z, int64_t n)
 {
     if (z->in->per_channel) {
-        const float *last = c->sum + (n - 1) * z->lk;
-        for (int64_t i = 0; i < n; i++)
-            scan_scaled(z, c->kd + i * z->lk, c->k + i * z->lk, last, c->sum + i * z->lk);
-        memset(c->kd + n * z->lk, 0, (size_t)((scan_up(n) - n) * z->lk) * 4);
-        for (int64_t x = 0; x < z->dkp; x += LF_VL)
-            lf_v_store(c->corr + x, lf_v_exp(lf_v_load(last + x)));
+        channel_decay(c, z, n);
         return;
     }
     const float *lack = c->sum + SCAN_C;

@@ -97,7 +97,6 @@ static void slot_get(struct scan_chunk *c, const struct scan_shape *z, struct sl
     const bool channel = z->in->per_channel;
     rows_copy(c->u, z->lv, s.u, z->dvp, n, z->dvp);
     rows_copy(c->g, channel ? z->lk : 1, s.g, channel ? z->dkp : 1, n, channel ? z->dkp : 1);
-    LF_SYM(scan_sums)(c, z, 0, n);
 }
 
 /* n rows are left open. state: the call has changed S. keys: nobody else reads the rows of k from
