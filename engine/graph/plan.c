@@ -309,7 +309,8 @@ static int check_attention(const lf_plan *p, const lf_graph *g, lf_err *err)
                            g->name, p->o.target->name,
                            bias ? "with a table of distances ([model] position = relative, "
                                   "vision.shifted)"
-                                : "to another text (cross attention, [model] encoder_layers)");
+                                : "to another text (cross attention, [model] encoder_layers or "
+                                  "dual.read = attention)");
     }
     return 0;
 }

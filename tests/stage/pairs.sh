@@ -122,6 +122,24 @@ is $rc 0 "400 steps with the loss of SigLIP" "$(cat "$dir/err")"
 { first sig; last sig; } | awk '{ x[NR] = $1 } END { exit NR != 2 || !(x[2] < 0.7 * x[1]) }'
 ok $? "the loss falls" "$(first sig) $(last sig)"
 
+# --- a GPU, emulated ---
+emulated_gpu
+on1 gpu --device cuda --steps 1
+{ first gpu; first one; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-4 || d < -1e-4 }'
+ok $? "a step on a GPU" "$(cat "$dir/err")"
+"$pretrain" --config "$dir/siglip.ini" --out "$dir/wrong" --device cuda --steps 1 >"$dir/stdout" 2>"$dir/err"
+says "has no kernel for attention to another text (cross attention, [model] encoder_layers or dual.read = attention)" \
+    "SigLIP's attention head on one is refused"
+unset LF_CUDA_DRIVER LF_CUBLASLT
+
+# --- pictures and texts in a tar file ---
+mkdir "$dir/tar" && for f in $files; do cp "$images/$f" "$dir/tar/$f" && echo "a ${f%%.*}" >"$dir/tar/${f%%.*}.txt"; done
+(cd "$dir/tar" && tar cf ../pairs.tar $(for f in $files; do echo "$f ${f%%.*}.txt"; done))
+tokenize tar --shape auto --valid-fraction 0 "$dir/pairs.tar"
+is "$rc $("$LF_BUILDDIR/tests/stage/shards_tool" "$dir/tar/shards" train | grep -c '\[')" "0 6" "pictures and texts of a tar file" "$(cat "$dir/err")"
+ini=$dir/some.ini on1 tarred --steps 1 --data "$dir/tar/shards"
+is $rc 0 "are trained on" "$(cat "$dir/err")"
+
 # --- out, in, and what it says ---
 for n in one sig; do
     must "$stages/lf-convert" --from "$dir/$n/out/checkpoint" --out "$dir/$n.hf"
@@ -189,4 +207,4 @@ wrong "has placeholders in its text" "$dir/some.ini" --data "$dir/into/shards"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 36
+finish 40
