@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of lf-pretrain with objective = mae, classes or moco: pictures are restored, told apart or
- * compared, and no text is read. */
+ * Options of lf-pretrain with objective = mae, classes or moco: pictures are restored, told apart
+ * or compared, and no text is read. */
 #include "stages/pretrain.h"
 #include "stages/stage.h"
 
