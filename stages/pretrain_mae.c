@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of lf-pretrain with objective = mae, classes, moco, clip or siglip: pictures are restored,
- * told apart, compared, or held against captions. */
+ * Options of lf-pretrain with objective = mae, classes, moco, clip or siglip: pictures are
+ * restored, told apart, compared, or held against captions. */
 #include "stages/pretrain.h"
 #include "stages/stage.h"
 

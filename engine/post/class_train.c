@@ -202,11 +202,10 @@ static int measure(void *user, const struct lf_train_view *v, lf_err *err)
 
 int lf_class_write_norm(lf_pstore *ps, const double *sums, int64_t width, lf_err *err)
 {
-    float *const shift = lf_calloc(2 * (size_t)width, sizeof *shift, err), *const gain =
-                                                                               shift ? shift + width
-                                                                                     : NULL;
+    float *const shift = lf_calloc(2 * (size_t)width, sizeof *shift, err);
     if (!shift)
         return LF_ENOMEM;
+    float *const gain = shift + width;
     for (int64_t c = 0; c < width; c++) {
         const double mean = sums[1 + c] / sums[0],
                      variance = sums[1 + width + c] / sums[0] - mean * mean;

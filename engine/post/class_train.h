@@ -13,9 +13,9 @@
  * smooths nor mixes, and is of (z + d) / 2. The loss of a step is the mean over its pictures; tiles
  * of a picture count as pictures.
  *
- * With [model] classes.norm (a linear probe) the constants of the norm are measured before the first
- * step, of all pictures that are trained on as they are, without changes; nothing of the encoder is
- * trained then (freeze = vision.*), so they hold to the end.
+ * With [model] classes.norm (a linear probe) the constants of the norm are measured before the
+ * first step, of all pictures that are trained on as they are, without changes; nothing of the
+ * encoder is trained then (freeze = vision.*), so they hold to the end.
  *
  * With drop_path = D layer l of L, counted from 0, adds nothing in the share D l / (L - 1) of the
  * pictures, for attention and MLP each, and 1 / (1 - that) times as much in the others.

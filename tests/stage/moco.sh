@@ -137,6 +137,7 @@ wrong() { # wrong WORDS INI ARGS...
 }
 wrong "zero: with objective = moco" "$dir/run.ini" --zero 1
 wrong "precision = fp16 is not for objective = moco" "$dir/run.ini" --precision fp16
+wrong "device: with objective = moco" "$dir/run.ini" --device cuda
 wrong "masters = bf16: with objective = moco" "$dir/run.ini" --precision bf16 --masters bf16
 wrong "tensor: with objective = moco ranks share the batch alone" "$dir/run.ini" --tensor 2
 wrong "init_from: with objective = moco" "$dir/run.ini" --init-from "$dir/one/out/checkpoint"
@@ -151,4 +152,4 @@ wrong "objective = moco trains an encoder of pictures alone" "$dir/heads.ini"
 sed '/^freeze/d' "$dir/probe.ini" >"$dir/trained.ini"
 wrong "classes.norm normalises by constants of an encoder that is not" "$dir/trained.ini"
 
-finish 32
+finish 33

@@ -202,8 +202,8 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude source_length span_length sentinel_token sentinels begin_token ;;
-    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude source_length span_length sentinel_token sentinels begin_token ;;
+    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
+    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
     sft) echo expert_tensor tokens batch_tokens decay fp8_edges max_patches max_tiles source_length ;;
     tokens)
         echo expert_tensor steps batch batch_tokens warmup fp8_edges max_patches max_tiles source_length

@@ -294,9 +294,9 @@ static double step(struct model *m, int each)
     return loss;
 }
 
-/* The worst of all gradients by its length, and *together, that of all together; *name is whose. Biases of keys and of the last norm, which
- * batch normalisation takes away again, have a gradient of 0 and count by that of the tensor before
- * them. */
+/* The worst of all gradients by its length, and *together, that of all together; *name is whose.
+ * Biases of keys and of the last norm, which batch normalisation takes away again, have a gradient
+ * of 0 and count by that of the tensor before them. */
 static double gradients_apart(struct model *m, const char **name, double *together)
 {
     double worst = 0, before = 0, errors = 0, lengths = 0;
