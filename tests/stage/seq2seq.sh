@@ -71,6 +71,10 @@ else
     skip_some 10 "ranks cannot be started here"
 fi
 
+# The cut of a pipeline goes by both lengths: with short sources the encoder weighs less.
+cut_of() { "$pretrain" --config "$dir/run.ini" --plan --ranks 2 --pipeline 2 --source-length "$1" | grep -o '"layers":\["[^]"]*' | sed 's/.*"//' | tr '\n' ' '; }
+is "$(cut_of 48), $(cut_of 8)" "0-1 2-3 , 0-2 3 " "a shorter source moves the cut of a pipeline"
+
 # --- what goes with what ---
 refused() { # refused WORDS TEXT ARGS...
     _words=$1 _text=$2
@@ -170,4 +174,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 34
+finish 35
