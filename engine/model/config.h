@@ -493,7 +493,8 @@ typedef struct lf_model_config {
     /* enum lf_model_init: the standard deviation of matrices is init_std; residual_scaled divides
      * that of attn.o and mlp.down by sqrt(2 layers); t5 has init_std for embedding and head,
      * init_std / sqrt(n) for others of n columns (hidden for tables by distance), and for those of
-     * queries init_std / sqrt(n head_dim) (transformers, T5: initializer_factor) */
+     * queries init_std / sqrt(n head_dim); norms begin with init_std (transformers, T5:
+     * initializer_factor) */
     int init;
     /* enum lf_model_score_init: standard deviation of score.weight [1, E] at first: 1/sqrt(E + 1)
      * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),

@@ -63,6 +63,10 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
         break;
     case SCALE:
         d->init = t->c->norm_offset > 0.5 ? LF_INIT_ZERO : LF_INIT_ONE;
+        if (t->c->init == LF_MINIT_T5) { /* all begins with that factor */
+            d->init = LF_INIT_VALUE;
+            d->init_std = (float)t->c->init_std;
+        }
         break;
     case BIAS:
         d->init = LF_INIT_ZERO;

@@ -75,6 +75,10 @@ else
     skip_some 10 "ranks cannot be started here"
 fi
 
+# The cut of a pipeline goes by both lengths: with short sources the encoder weighs less.
+cut_of() { "$pretrain" --config "$dir/run.ini" --plan --ranks 2 --pipeline 2 --source-length "$1" | grep -o '"layers":\["[^]"]*' | sed 's/.*"//' | tr '\n' ' '; }
+is "$(cut_of 48), $(cut_of 8)" "0-1 2-3 , 0-2 3 " "a shorter source moves the cut of a pipeline"
+
 # --- what goes with what ---
 refused() { # refused WORDS TEXT ARGS...
     _words=$1 _text=$2
@@ -153,12 +157,27 @@ must "$stages/lf-sft" --data "$dir/qa/shards" --init-from "$dir/base/checkpoint"
     --lr 1e-2 --threads 1 --out "$dir/half"
 must "$stages/lf-generate" --checkpoint "$dir/half/checkpoint" --tokenizer "$dir/text/tokenizer" --prompts "$dir/ask.jsonl" --temperature 0 --max-tokens 9 --logprobs 1 --threads 1 --out "$dir/likely"
 paste -d '|' "$dir/ask.jsonl" "$dir/likely/text/out.jsonl" | sed 's/^{"prompt":"\([^"]*\)"}|.*"text":"\([^"]*\)".*/{"prompt":"\1","completion":"\2"}/' >"$dir/said.jsonl"
-score() { "$stages/lf-score" --checkpoint "$dir/half/checkpoint" --tokenizer "$dir/text/tokenizer" --give logprobs --threads 1 --out "$dir/$1" "$2" 2>"$dir/err"; }
+score() { # score NAME FILE ARGS...
+    _n=$1
+    shift
+    $prefix "$stages/lf-score" --checkpoint "$dir/half/checkpoint" --tokenizer "$dir/text/tokenizer" --give logprobs --threads 1 --out "$dir/$_n" "$@" 2>"$dir/err"
+}
+prefix=
 score scored "$dir/said.jsonl"
+logprobs() { sed 's/.*"logprob":\([^,]*\),.*/\1/' "$dir/$1/scores/scores.jsonl"; }
 sum_of() { sed 's/"finish_reason".*//; s/.*"logprobs":\[\([^]]*\)\].*/\1/' "$dir/likely/text/out.jsonl" | tr ',' ' ' | awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i; print s }'; }
-sed 's/.*"logprob":\([^,]*\),.*/\1/' "$dir/scored/scores/scores.jsonl" >"$dir/a"
+logprobs scored >"$dir/a"
 sum_of | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 1e-5 && d > -1e-5 && $1 < -0.01)) bad = 1 } END { exit bad || NR != 4 }'
 ok $? "lf-score finds how likely answers are" "$(cat "$dir/err" "$dir/scored/scores/scores.jsonl"; head -2 "$dir/likely/text/out.jsonl")"
+if have_ranks; then
+    prefix="$launch 2 --"
+    score shared "$dir/said.jsonl" --tensor 2
+    prefix=
+    logprobs shared | paste "$dir/a" - | awk '{ d = $1 - $2; if (!(d < 1e-5 && d > -1e-5)) bad = 1 } END { exit bad || NR != 4 }'
+    ok $? "and so do two ranks that divide the model" "$(cat "$dir/err")"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
 echo '{"text":"ban dor"}' >"$dir/bare.jsonl"
 score bare "$dir/bare.jsonl"
 grep -q "nothing stands before the answer" "$dir/bare/scores/scores.jsonl"
@@ -172,4 +191,4 @@ ok $? "lf-eval chooses all of them" "$(cat "$dir/eval/results/results.json")"
 echo "ban dor fel" >"$dir/plain.txt"
 "$stages/lf-eval" --checkpoint "$dir/sft/checkpoint" --tokenizer "$dir/text/tokenizer" --text "$dir/plain.txt" --threads 1 --out "$dir/alone2" 2>"$dir/err"
 says "it has no likelihood of a text alone" "and says that a text alone has none"
-finish 38
+finish 40

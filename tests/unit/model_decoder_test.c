@@ -564,7 +564,8 @@ static void test_divided(void)
     lf_decoder_destroy(d);
 }
 
-/* init = t5: the standard deviations of T5 in transformers, by the name of the tensor there. */
+/* init = t5: the standard deviations of T5 in transformers, by the name of the tensor there; of a
+ * norm the value. */
 static void test_first_values(void)
 {
     static const struct {
@@ -583,6 +584,7 @@ static void test_first_values(void)
                 {"encoder.layers.0.attn.q.weight", "encoder q", 0.5 * 0.07216878364870322},
                 {"encoder.layers.0.mlp.gate.weight", "wi_0", 0.5 * 0.17677669529663687},
                 {"encoder.layers.0.mlp.up.weight", "wi_1", 0.5 * 0.17677669529663687},
+                {"encoder.layers.0.mlp_norm.weight", "layer_norm", 0.5},
                 {"encoder.layers.0.mlp.down.weight", "wo", 0.5 * 0.14433756729740643}};
     static const char text[] = "[model]\nfamily = t5-v1.1\nlayers = 2\nencoder_layers = 1\n"
                                "hidden = 32\nheads = 4\nhead_dim = 6\nffn = 48\nvocab = 100\n"
@@ -620,7 +622,7 @@ int main(void)
     TAP(606, test_tables());
     TAP(6, test_errors());
     TAP(2, test_divided());
-    TAP(14, test_first_values());
+    TAP(15, test_first_values());
     TAP(4, test_prefixes());
     TAP(2, test_scan_scales("0"));
     TAP(2, test_scan_scales("4"));
