@@ -967,8 +967,7 @@ struct lf_k_moe_balance {
         size_t (*work)(const struct lf_k_##name *a, int threads);                                  \
     } name;
 /* Grows when a kernel of any family gives other bits than before (kernels/README.md); fingerprints
- * have it. 1: before it was counted; 2: scans of CPUs take heads of a key head in blocks; 3: their
- * decays per channel are products of those of blocks. */
+ * have it. 1: before it was counted; 2, 3: in scans of CPUs, blocks of heads, and of decays. */
 enum { LF_KERNEL_VERSION = 3 };
 
 struct lf_kernels {
