@@ -36,11 +36,14 @@ scenesprocessordir = $(scenesdir)/processor
 dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
   examples/scenes/processor/processor_config.json examples/scenes/processor/config.json
 classesdir = $(pkgdatadir)/examples/classes
-dist_classes_DATA = examples/classes/pipeline.ini examples/classes/README.md
+dist_classes_DATA = examples/classes/pipeline.ini examples/classes/swin.ini examples/classes/README.md
 dist_classes_SCRIPTS = examples/classes/run.sh
 classesprocessordir = $(classesdir)/processor
 dist_classesprocessor_DATA = examples/classes/processor/preprocessor_config.json \
   examples/classes/processor/processor_config.json examples/classes/processor/config.json
+classesprocessor4dir = $(classesdir)/processor4
+dist_classesprocessor4_DATA = examples/classes/processor4/preprocessor_config.json \
+  examples/classes/processor4/processor_config.json examples/classes/processor4/config.json
 captionsdir = $(pkgdatadir)/examples/captions
 dist_captions_DATA = examples/captions/pipeline.ini examples/captions/README.md
 dist_captions_SCRIPTS = examples/captions/run.sh

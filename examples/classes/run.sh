@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Draws pictures of one thing each, and tells which of 21 it is by a small ViT that learns from 1,050 of them and is asked about 2,000 others.
 #
-# usage: run.sh BUILD [DIR]
+# usage: run.sh BUILD [DIR [swin]]
 #   BUILD   the build directory, or the prefix that loong-flow was installed below
 #   DIR     where everything goes (default ./classes-run); run again with the same DIR to continue
+#   swin    a small Swin in place of the ViT, in a DIR of its own
 # SEED=K in the environment makes other pictures and other random numbers; ../seeds.sh does that several times. FONT=FILE draws letters of
 # another font. It needs a C compiler, FreeType, libpng and DejaVu Sans Bold (Debian: libfreetype-dev libpng-dev fonts-dejavu-core).
 # DIR/numbers has the results.
@@ -14,9 +15,9 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../common.sh"
-[ $# -ge 1 ] && [ $# -le 2 ] || { usage 5 10 >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 3 ] && [ "${3:-swin}" = swin ] || { usage 5 11 >&2; exit 2; }
 find_build "$1"
-dir=${2:-classes-run} seed=${SEED:-1}
+dir=${2:-classes-run} seed=${SEED:-1} pipeline=${3:-pipeline}.ini
 
 for font in ${FONT:+"$FONT"} /usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf /usr/share/fonts/dejavu-sans-fonts/DejaVuSans-Bold.ttf; do
     [ ! -r "$font" ] || break
@@ -24,7 +25,7 @@ done
 [ -r "$font" ] || die "DejaVuSans-Bold.ttf is not there (Debian: apt-get install fonts-dejavu-core); or name a font: FONT=FILE"
 flags=$(pkg-config --cflags --libs freetype2 libpng) ||
     die "FreeType and libpng are needed to draw (Debian: apt-get install pkg-config libfreetype-dev libpng-dev)"
-mkdir -p "$dir" && cp -R "$here/pipeline.ini" "$here/processor" "$dir/" && cd "$dir" || exit 1
+mkdir -p "$dir" && cp "$here/$pipeline" "$dir/pipeline.ini" && cp -R "$here/processor" "$here/processor4" "$dir/" && cd "$dir" || exit 1
 times >times.txt
 cpu=$(cpu_of times.txt)
 if [ ! -f drawn ]; then
