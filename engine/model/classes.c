@@ -47,6 +47,8 @@ static int check_read(const lf_model_config *c, lf_err *err)
                       "both reads the distill token too, which this encoder has not "
                       "(vision.distill_token)",
                       err);
+    if (c->classes.norm_eps > 0 && c->classes.read == LF_CLASS_BOTH)
+        return refuse(c, "classes.norm_eps", "two tokens have no norm behind them", err);
     if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
         return refuse(c,
                       v->taps.n          ? "vision.taps"
@@ -76,16 +78,31 @@ static int heads(const lf_model_config *c)
 
 int64_t lf_classes_param_count(const lf_model_config *c)
 {
-    return heads(c) * c->classes.labels * (c->vision.hidden + 1);
+    return heads(c) * c->classes.labels * (c->vision.hidden + 1) +
+           (c->classes.norm_eps > 0 ? 2 * c->vision.hidden : 0);
 }
 
 /* ---- parameters ---- */
 
 static const char *const head_names[] = {"classes", "classes.distill"};
 
+static int declare_norm(const lf_model_config *c, lf_pstore *ps, lf_err *err)
+{
+    static const char *const names[] = {"classes.norm.weight", "classes.norm.bias"};
+    int rc = 0;
+    for (int k = 0; k < 2 && rc >= 0 && c->classes.norm_eps > 0; k++) {
+        const struct lf_param_desc d = {.name = names[k],
+                                        .ndim = 1,
+                                        .dims = {c->vision.hidden},
+                                        .init = k ? LF_INIT_ZERO : LF_INIT_ONE};
+        rc = lf_pstore_add(ps, &d, err);
+    }
+    return rc;
+}
+
 int lf_classes_declare(const lf_model_config *c, lf_pstore *ps, lf_err *err)
 {
-    int rc = 0;
+    int rc = declare_norm(c, ps, err);
     for (int k = 0; k < 2 * heads(c) && rc >= 0; k++) {
         const bool bias = k % 2;
         char name[64];
@@ -127,8 +144,12 @@ static void add_head(lf_graph *g, const lf_model_config *c, const struct lf_clas
     const struct lf_mix read =
         lf_mix_input(g, matrices[k], r->pictures, lf_vision_end_rows(&c->vision, &r->media.vision),
                      entries(c, r));
-    lf_val w = lf_paramf(g, "%s.weight", head_names[k]);
-    lf_val z = lf_linear(g, lf_mix_rows(g, h, &read), w, lf_paramf(g, "%s.bias", head_names[k]));
+    const struct lf_norm_opts norm = {.eps = (float)c->classes.norm_eps, .layer = true};
+    lf_val w = lf_paramf(g, "%s.weight", head_names[k]), s = lf_mix_rows(g, h, &read);
+    if (c->classes.norm_eps > 0)
+        s = lf_norm(g, s, lf_param(g, "classes.norm.weight"), lf_param(g, "classes.norm.bias"),
+                    &norm);
+    lf_val z = lf_linear(g, s, w, lf_paramf(g, "%s.bias", head_names[k]));
     lf_pin_f32(g, z);
     if (train)
         lf_output_grad(g, z, out[k], back[k]);
@@ -326,6 +347,8 @@ int lf_classes_sight_write_paths(lf_classes_sight *s, lf_exec *ex, int chain, in
         rc = lf_exec_write(ex, chain, slot, "vision.path.index", s->identity, R * 4, err);
     for (int64_t k = 0; k < 2 * s->c.vision.layers && rc == 0; k++) {
         char name[64];
+        if (k % 2 == 0 && s->c.vision.conv_taps) /* there is one branch */
+            continue;
         snprintf(name, sizeof name, "vision.path.%lld.%s", (long long)(k / 2), branch[k % 2]);
         rc = write_path(s, &a, k / 2, name, keep + k * s->r.pictures, err);
     }

@@ -30,12 +30,14 @@
 #define BARE     .bare_keys = true
 #define DISTILL  .distill_token = true
 #define SHIFTED  .shifted = true, .pre_norm = true, .final_norm = true
+#define CONV     .pre_norm = true, .merge_norm = LF_MERGE_EACH, .merge_bias = true, .conv_taps = 7
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
 const char *const lf_vision_families[] = {
-    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
-    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
-    "eva02",    "siglip2",    "vit",      "deit",      "swin",          "swinv2",  NULL};
+    "none",          "clip",     "siglip",     "internvit", "internvit-rms", "dinov2",
+    "dinov2-swiglu", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",  "idefics3",      "pixtral",
+    "vit-mae",       "eva-clip", "eva02",      "siglip2",   "vit",           "deit",
+    "swin",          "swinv2",   "convnext",   NULL};
 enum {
     NONE,
     CLIP,
@@ -56,7 +58,8 @@ enum {
     VIT,
     DEIT,
     SWIN,
-    SWINV2
+    SWINV2,
+    CONVNEXT
 };
 
 static const lf_vision_config switches[] = {
@@ -87,6 +90,7 @@ static const lf_vision_config switches[] = {
     [SWIN] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED},
     [SWINV2] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED, BARE, .cosine = true, .out_norm = true,
                 .merge_norm = LF_MERGE_BEHIND},
+    [CONVNEXT] = {.norm = LF_NORM_LAYER, .norm_eps = 1e-6, MLP(GELU), PATCH, SCALE(1e-6), CONV},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -159,17 +163,53 @@ static int check_states(const lf_vision_config *c, lf_err *err)
     return 0;
 }
 
+/* What is of attention, where nothing attends. */
+static int check_no_attention(const lf_vision_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool set;
+    } of_attention[] = {{"heads", c->heads > 0},
+                        {"head_dim", c->head_dim > 0},
+                        {"stage_heads", c->stage_heads.n > 0},
+                        {"shifted", c->shifted},
+                        {"cosine", c->cosine},
+                        {"out_norm", c->out_norm},
+                        {"qkv_bias", c->qkv_bias},
+                        {"bare_keys", c->bare_keys}};
+    for (size_t i = 0; i < sizeof of_attention / sizeof *of_attention; i++)
+        if (of_attention[i].set)
+            return lf_fail(err, LF_EINVAL, "%s is of attention, and conv_taps has none",
+                           of_attention[i].key);
+    if (c->conv_taps % 2 == 0 || c->conv_taps > LF_DWCONV_MOST_TAPS)
+        return lf_fail(err, LF_EINVAL,
+                       "conv_taps = %lld: a convolution has an odd number, up to %d",
+                       (long long)c->conv_taps, LF_DWCONV_MOST_TAPS);
+    return c->stage_layers.n ? 0
+                             : lf_fail(err, LF_EINVAL,
+                                       "conv_taps is of a vision encoder with stages "
+                                       "(stage_layers): a convolution needs squares of patches");
+}
+
+bool lf_vision_attends(const lf_vision_config *c)
+{
+    return !c->conv_taps;
+}
+
 int lf_vision_check(const lf_vision_config *c, lf_err *err)
 {
     const struct {
         const char *name;
         int64_t value;
-    } sizes[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads},
-                 {"head_dim", c->head_dim}, {"ffn", c->ffn},       {"patch_dim", c->patch_dim}};
+    } sizes[] = {{"layers", c->layers}, {"hidden", c->hidden},       {"ffn", c->ffn},
+                 {"heads", c->heads},   {"patch_dim", c->patch_dim}, {"head_dim", c->head_dim}};
+    const bool attends = lf_vision_attends(c);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value <= 0)
+        if (sizes[i].value <= 0 && (attends || strncmp(sizes[i].name, "head", 4) != 0))
             return lf_fail(err, LF_EINVAL, "a vision encoder needs %s", sizes[i].name);
-    if (c->heads * c->head_dim != c->hidden)
+    if (!attends && check_no_attention(c, err))
+        return LF_EINVAL;
+    if (attends && c->heads * c->head_dim != c->hidden)
         return lf_fail(err, LF_EINVAL, "%lld heads of %lld are not hidden = %lld",
                        (long long)c->heads, (long long)c->head_dim, (long long)c->hidden);
     if (c->rope && c->rope_theta < 1)
@@ -420,6 +460,14 @@ static void add_mlp(struct params *t, long long l)
             "layers.%lld.mlp.down.bias", l);
 }
 
+/* K x K numbers of each channel. */
+static void add_conv(struct params *t, long long l)
+{
+    const int64_t C = t->t.width, K = t->v->c.conv_taps;
+    add(t, MATRIX, (struct shape){C, K * K}, LF_SHARD_NONE, NULL, "layers.%lld.conv.weight", l);
+    add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.conv.bias", l);
+}
+
 static void add_branch(struct params *t, long long l, const char *branch)
 {
     char name[64];
@@ -460,7 +508,10 @@ int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
         const int64_t s = lf_vision_stage_at(c, l);
         t.t = lf_vision_stage_of(c, s);
         t.unread = l >= read_layers(c);
-        add_branch(&t, (long long)l, "attn");
+        if (c->conv_taps)
+            add_conv(&t, (long long)l);
+        else
+            add_branch(&t, (long long)l, "attn");
         add_branch(&t, (long long)l, "mlp");
         if (l + 1 == t.t.first + t.t.layers && s + 1 < lf_vision_stages(c))
             add_merge(&t, s);
@@ -497,6 +548,9 @@ static int64_t layer_params(const lf_vision_config *c, int64_t s)
     const struct lf_vision_stage t = lf_vision_stage_of(c, s);
     const int64_t C = t.width, vectors = c->norm == LF_NORM_LAYER ? 2 : 1, norm = vectors * C,
                   matrices = c->mlp == LF_MLP_GLU ? 2 : 1, n = 2 * lf_window_of(c, s) - 1;
+    if (c->conv_taps)
+        return norm + C * (c->conv_taps * c->conv_taps + 1) + (matrices + 1) * t.ffn * C +
+               (c->bias ? matrices * t.ffn + C : 0) + (c->layer_scale ? C : 0);
     int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
     layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * t.ffn : 0);
     layer += (matrices + 1) * t.ffn * C + (c->bias ? matrices * t.ffn + 2 * C : 0);
@@ -806,14 +860,25 @@ static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *b
     return lf_add(b->g, x, f);
 }
 
-/* One branch of a layer. */
+/* Each channel by itself, over the squares of its stage. */
+static lf_val convolved(struct build *b, lf_val x, int64_t l)
+{
+    char weight[64], bias[64];
+    return lf_dwconv(b->g, x, param(b, part_of(weight, l, "conv.weight")),
+                     param(b, part_of(bias, l, "conv.bias")), b->t.side);
+}
+
+/* One branch of a layer. A convolution stands before the norm of the MLP, and is no branch. */
 static lf_val add_to(struct build *b, lf_val x, int64_t l, bool attn)
 {
     const char *branch = attn ? "attn" : "mlp";
     const bool behind = b->c->out_norm;
     char of[64];
     part_of(of, l, attn ? "attn_norm" : "mlp_norm");
-    lf_val f = behind ? x : norm(b, x, of);
+    if (attn && b->c->conv_taps)
+        return x;
+    lf_val f = b->c->conv_taps ? convolved(b, x, l) : x;
+    f = behind ? f : norm(b, f, of);
     f = !attn ? mlp(b, f, l) : b->c->shifted ? windowed(b, f, l) : attention(b, f, l);
     return join(b, x, behind ? norm(b, f, of) : f, l, branch);
 }
@@ -900,7 +965,7 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
     keep_state(b, x, 0, state);
     if (c->rope)
         b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
-    if (!c->shifted)
+    if (lf_vision_by_pictures(c))
         b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
     if (b->r->drop > 0)
         b->drop = (struct lf_adapter_drop){.p = b->r->drop,

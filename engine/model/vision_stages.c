@@ -213,10 +213,10 @@ int lf_vision_check_stages(const lf_vision_config *c, lf_err *err)
 {
     if (!c->stage_layers.n)
         return check_unread(c, err);
-    if (!c->shifted)
+    if (!c->shifted && !c->conv_taps)
         return lf_fail(err, LF_EINVAL,
                        "stage_layers: the layers of this family have no stages; take one with "
-                       "shifted windows");
+                       "shifted windows or convolutions");
     int rc = check_counts(c, err);
     if (rc == 0 && c->grid < 1)
         rc = lf_fail(err, LF_EINVAL,

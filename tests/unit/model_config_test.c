@@ -179,6 +179,8 @@ static const struct {
     {"swin-tiny", 28288354},
     {"swin-base", 87768224},
     {"swinv2-tiny", 28347154},
+    {"convnext-tiny", 28589128},
+    {"convnext-base", 88591464},
     {"roberta-large", 355412057},
     {"xlm-roberta-base", 278295186},
     {"xlm-roberta-large", 560142482},
@@ -904,7 +906,7 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(523, test_published());
+    TAP(529, test_published());
     TAP(332, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes the files here: tiny ViTForImageClassification, DeiTForImageClassification, DeiTForImageClassificationWithTeacher,
-SwinForImageClassification and Swinv2ForImageClassification of transformers.
+SwinForImageClassification, Swinv2ForImageClassification and ConvNextForImageClassification of transformers.
 ../vision/lone/NAME is the model as transformers saves it, in f32. NAME.h5 has, of the same weights in f64, pictures as rows of patches, how much of
 each class a picture is (soft labels, as of mixup), what a teacher says, the logits, the loss, and its gradient by every weight under our
 names. ../vision/expected/NAME.safetensors is of stages/expected.py. Run by hand: make_classes.py [NAME ...]"""
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers import DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
+from transformers import ConvNextConfig, ConvNextForImageClassification
 from transformers import SwinConfig, SwinForImageClassification, Swinv2Config, Swinv2ForImageClassification
 
 assert transformers.__version__.startswith("5.23."), "these files are made with transformers 5.23"
@@ -91,8 +92,39 @@ def named_stages(m):
     return out
 
 
+def named_convnext(m):
+    """The same of ConvNeXt."""
+    out, same, flat = {}, lambda t: t, lambda t: t.reshape(t.shape[0], -1)
+
+    def module(ours, of, see=same):
+        out[ours + ".weight"] = (of.weight, see)
+        out[ours + ".bias"] = (of.bias, same)
+
+    l = 0
+    module("vision.patch_embed", m.convnext.embeddings.patch_embeddings, flat)
+    module("vision.pre_norm", m.convnext.embeddings.layernorm)
+    for stage in m.convnext.encoder.stages:
+        if len(stage.downsampling_layer):
+            module(f"vision.layers.{l - 1}.merge_norm", stage.downsampling_layer[0])
+            # patches (0, 0), (1, 0), (0, 1), (1, 1), channels beside each other
+            module(f"vision.layers.{l - 1}.merge", stage.downsampling_layer[1], lambda t: t.permute(0, 3, 2, 1).reshape(t.shape[0], -1))
+        for b in stage.layers:
+            at = f"vision.layers.{l}."
+            module(at + "conv", b.dwconv, flat)
+            module(at + "mlp_norm", b.layernorm)
+            module(at + "mlp.up", b.pwconv1)
+            module(at + "mlp.down", b.pwconv2)
+            out[at + "mlp_scale"] = (b.layer_scale_parameter, same)
+            l += 1
+    module("classes.norm", m.convnext.layernorm)
+    module("classes", m.classifier)
+    return out
+
+
 def named(m):
     """Our names: the tensor, and how it lies here."""
+    if m.config.model_type == "convnext":
+        return named_convnext(m)
     if "swin" in m.config.model_type:
         return named_stages(m)
     out = {}
@@ -199,7 +231,7 @@ def make(name, cls, config, seed):
         f.create_dataset("teacher", data=teacher.reshape(-1, 1).numpy().astype("i4"))
         f.create_dataset("logits", data=y.logits.detach().numpy())
         f.create_dataset("loss", data=np.array([[loss.item()]]))
-        if "swin" in name:
+        if "swin" in name or name == "convnext":
             f.create_dataset("bf16_rms", data=np.array([[rounded(cls, os.path.join(VISION, "lone", name), images, y.logits.detach())]]))
             if name == "swinv2":  # a number above what it is cut to
                 hot = copy.deepcopy(m)
@@ -220,3 +252,6 @@ F.softmax = double_all()
 make("swin", SwinForImageClassification, swin(SwinConfig, 6, window_size=3, use_absolute_embeddings=True), 4)
 # a seed with which PyTorch's own gradients in f32 are within 5e-6 of those in f64; with many others they are not
 make("swinv2", Swinv2ForImageClassification, swin(Swinv2Config, 6, window_size=4, pretrained_window_sizes=[3, 0, 6]), 20)
+# 9 x 9 patches, 4 x 4, 2 x 2: an odd side is merged, and the convolution is wider than the last two
+make("convnext", ConvNextForImageClassification,
+     ConvNextConfig(image_size=18, patch_size=2, num_stages=3, hidden_sizes=[6, 10, 14], depths=[1, 2, 1], num_labels=LABELS), 6)

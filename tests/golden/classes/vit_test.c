@@ -313,6 +313,15 @@ static void noticed(const lf_model_config *c, const char *ckpt, const char *key,
     drop(m);
 }
 
+static void exchanged(struct model *m, const char *a, const char *b)
+{
+    swap(m->ps, a, b);
+    forward(m, 0);
+    const double e = logits_apart(m, 0);
+    tap_ok(e > 1e-3, "%s in the place of %s is noticed: %.2g", a, b, e);
+    swap(m->ps, a, b);
+}
+
 static void test_model(const lf_model_config *c, const char *ckpt)
 {
     const char *name = "none";
@@ -325,10 +334,10 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     tap_ok(g < 1e-5, "and the gradients of all %d tensors: %.2g (%s)", lf_pstore_count(m->ps), g,
            name);
     free(want);
-    swap(m->ps, "vision.layers.0.attn.q.weight", "vision.layers.0.attn.k.weight");
-    forward(m, 0);
-    const double s = logits_apart(m, 0);
-    tap_ok(s > 1e-3, "queries in the place of keys are noticed: %.2g", s);
+    if (c->vision.conv_taps)
+        exchanged(m, "vision.layers.1.conv.weight", "vision.layers.2.conv.weight");
+    else
+        exchanged(m, "vision.layers.0.attn.q.weight", "vision.layers.0.attn.k.weight");
     drop(m);
     m = make(c, ckpt, 1, 2);
     double worst = 0;
@@ -360,15 +369,6 @@ static void swap_patches(lf_pstore *ps, const char *name, int a, int b)
         }
     must(lf_pstore_write(ps, i, LF_F32, x, &err));
     free(x);
-}
-
-static void exchanged(struct model *m, const char *a, const char *b)
-{
-    swap(m->ps, a, b);
-    forward(m, 0);
-    const double e = logits_apart(m, 0);
-    tap_ok(e > 1e-3, "%s in the place of %s is noticed: %.2g", a, b, e);
-    swap(m->ps, a, b);
 }
 
 /* What cosines are multiplied by is 100 at most, whatever its number is. */
@@ -426,6 +426,62 @@ static void test_stages(const lf_model_config *c, const char *ckpt)
     }
 }
 
+static void refused(const lf_model_config *c, const char *key, const char *value, const char *says)
+{
+    lf_model_config d = *c;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_model_config_set(&d, key, value, "test.ini:2:1", &e);
+    rc = rc != 0 ? rc : lf_model_config_finish(&d, &e);
+    tap_ok(rc == LF_EINVAL && strstr(e.text, says), "%s = %s: %s", key, value, e.text);
+}
+
+/* Rows of the taps of a layer's convolution become columns. */
+static void turn_taps(lf_pstore *ps, const char *name)
+{
+    enum { SIDE_OF = 7, ALL = SIDE_OF * SIDE_OF };
+    const int i = lf_pstore_find(ps, name);
+    const int64_t n = lf_pstore_desc(ps, i)->dims[0];
+    float *x = need(calloc((size_t)(n * ALL), 4));
+    must(lf_pstore_read(ps, i, LF_P_MASTER, x, (size_t)(n * ALL) * 4, &err));
+    for (int64_t c = 0; c < n; c++)
+        for (int u = 0; u < SIDE_OF; u++)
+            for (int v = 0; v < u; v++) {
+                float *p = x + c * ALL + u * SIDE_OF + v, *q = x + c * ALL + v * SIDE_OF + u,
+                      was = *p;
+                *p = *q;
+                *q = was;
+            }
+    must(lf_pstore_write(ps, i, LF_F32, x, &err));
+    free(x);
+}
+
+/* Convolutions, merges and the norm behind the mean of ConvNeXt. */
+static void test_convolutions(const lf_model_config *c, const char *ckpt)
+{
+    static const char first[] = "vision.layers.0.conv.weight";
+    struct model *m = make(c, ckpt, N, 0);
+    turn_taps(m->ps, first);
+    forward(m, 0);
+    const double e = logits_apart(m, 0);
+    tap_ok(e > 1e-3, "taps by columns are noticed: %.2g", e);
+    turn_taps(m->ps, first);
+    exchanged(m, "vision.layers.1.conv.bias", "vision.layers.1.mlp_norm.bias");
+    exchanged(m, "vision.layers.1.mlp_scale", "vision.layers.2.mlp_scale");
+    exchanged(m, "vision.pre_norm.weight", "vision.layers.0.merge_norm.weight");
+    for (int k = 0; k < 3; k += 2) {
+        char name[64];
+        snprintf(name, sizeof name, "vision.layers.%d.merge.weight", k);
+        swap_patches(m->ps, name, 1, 2);
+        forward(m, 0);
+        const double s = logits_apart(m, 0);
+        tap_ok(s > 1e-3, "patches of %s in rows are noticed: %.2g", name, s);
+        swap_patches(m->ps, name, 1, 2);
+    }
+    drop(m);
+    noticed(c, ckpt, "classes.norm_eps", "0.1");
+    refused(c, "vision.heads", "2", "is of attention");
+}
+
 /* What a branch adds, times a number: the numbers of its last matrix and bias, times it. */
 static void scale(lf_pstore *ps, const char *name, float by)
 {
@@ -470,6 +526,8 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     float *keep = need(calloc((size_t)(branches * N), sizeof *keep)), one[LABELS], two[LABELS];
     for (int k = 0; k < branches; k++) {
         char name[64];
+        if (c->vision.conv_taps && k % 2 == 0) /* there is one branch */
+            continue;
         snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2, last[c->vision.out_norm][k % 2]);
         scale(b->ps, name, by[k % 4]);
         for (int i = 0; i < N; i++)
@@ -491,7 +549,7 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     tap_ok(z < 1e-5 && g < 1e-5 && all > 0, "branches are multiplied: %.2g, gradients %.2g", z, g);
     memcpy(one, a->z[0], sizeof one);
     memcpy(two, a->z[0] + LABELS, sizeof two);
-    keep[1] = 0;
+    keep[c->vision.conv_taps ? N + 1 : 1] = 0;
     forward_kept(a, 0, keep);
     tap_ok(memcmp(one, a->z[0], sizeof one) == 0 && memcmp(two, a->z[0] + LABELS, sizeof two) != 0,
            "of the picture that leaves one out alone");
@@ -542,15 +600,6 @@ static void test_loss(void)
            "ranks count larger numbers, and equal ones before");
 }
 
-static void refused(const lf_model_config *c, const char *key, const char *value, const char *says)
-{
-    lf_model_config d = *c;
-    lf_err e = LF_ERR_INIT;
-    int rc = lf_model_config_set(&d, key, value, "test.ini:2:1", &e);
-    rc = rc != 0 ? rc : lf_model_config_finish(&d, &e);
-    tap_ok(rc == LF_EINVAL && strstr(e.text, says), "%s = %s: %s", key, value, e.text);
-}
-
 static void test_descriptions(const lf_model_config *c)
 {
     refused(c, "layers", "2", "it; leave it out");
@@ -571,7 +620,7 @@ static void test_descriptions(const lf_model_config *c)
 
 int main(void)
 {
-    static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2"};
+    static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2", "convnext"};
     const char *src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".", *dir = tap_tmpdir();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512], from[512], out[512], ckpt[600];
@@ -599,9 +648,11 @@ int main(void)
             TAP(8, test_descriptions(&c));
         if (c.vision.shifted)
             TAP(c.vision.cosine ? 9 : 6, test_stages(&c, out));
-        if (c.vision.shifted)
+        if (c.vision.conv_taps)
+            TAP(8, test_convolutions(&c, out));
+        if (c.vision.stage_layers.n)
             TAP(2, test_training(&c, out));
-        if (i == 0 || c.vision.shifted)
+        if (i == 0 || c.vision.stage_layers.n)
             TAP(2, test_paths(&c, out));
         H5Fclose(file);
     }
