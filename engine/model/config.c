@@ -282,6 +282,8 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(vision.grid, 0, 4096, ""),
     BOOL(vision.shifted, ""),
     COUNT(vision.conv_taps, 0, 15, ""),
+    BOOL(vision.mix_patches, ""),
+    BOOL(vision.affine, ""),
     BOOL(vision.cosine, ""),
     BOOL(vision.out_norm, ""),
     LIST(vision.trained_windows, 0, 4096),

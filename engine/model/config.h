@@ -185,6 +185,8 @@ typedef struct lf_vision_config {
     /* side of a convolution of each channel by itself, in place of attention (ConvNeXt); 0: there
      * is none */
     int64_t conv_taps;
+    bool mix_patches; /* a matrix over the patches of a picture in place of attention (ResMLP) */
+    bool affine;      /* with norm = layer: x w + b, which normalises nothing */
     /* the cosine of queries and keys times a number of the head, and an MLP of two layers makes the
      * numbers of distances (Liu et al. 2022, Swin v2) */
     bool cosine;

@@ -34,10 +34,10 @@
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
 const char *const lf_vision_families[] = {
-    "none",          "clip",     "siglip",     "internvit", "internvit-rms", "dinov2",
-    "dinov2-swiglu", "qwen2-vl", "qwen2.5-vl", "qwen3-vl",  "idefics3",      "pixtral",
-    "vit-mae",       "eva-clip", "eva02",      "siglip2",   "vit",           "deit",
-    "swin",          "swinv2",   "convnext",   NULL};
+    "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
+    "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
+    "eva02",    "siglip2",    "vit",      "deit",      "swin",          "swinv2",  "convnext",
+    "resmlp",   NULL};
 enum {
     NONE,
     CLIP,
@@ -59,7 +59,8 @@ enum {
     DEIT,
     SWIN,
     SWINV2,
-    CONVNEXT
+    CONVNEXT,
+    RESMLP
 };
 
 static const lf_vision_config switches[] = {
@@ -91,6 +92,14 @@ static const lf_vision_config switches[] = {
     [SWINV2] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED, BARE, .cosine = true, .out_norm = true,
                 .merge_norm = LF_MERGE_BEHIND},
     [CONVNEXT] = {.norm = LF_NORM_LAYER, .norm_eps = 1e-6, MLP(GELU), PATCH, SCALE(1e-6), CONV},
+    [RESMLP] = {.norm = LF_NORM_LAYER,
+                .norm_eps = 1e-6,
+                .affine = true,
+                .mix_patches = true,
+                MLP(GELU),
+                PATCH,
+                SCALE(0.1),
+                .final_norm = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -163,6 +172,26 @@ static int check_states(const lf_vision_config *c, lf_err *err)
     return 0;
 }
 
+/* A matrix over patches is of pictures of one size, and all of their rows are patches. */
+static int check_mixed(const lf_vision_config *c, lf_err *err)
+{
+    const struct {
+        const char *key;
+        bool set;
+    } without[] = {{"conv_taps", c->conv_taps > 0}, {"stage_layers", c->stage_layers.n > 0},
+                   {"class_token", c->class_token}, {"rope", c->rope},
+                   {"windows", c->windows},         {"positions", c->positions > 0},
+                   {"qk_norm", c->qk_norm},         {"attn_inner_norm", c->attn_inner_norm}};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (without[i].set)
+            return lf_fail(err, LF_EINVAL, "%s does not go together with mix_patches",
+                           without[i].key);
+    return c->grid > 0 ? 0
+                       : lf_fail(err, LF_EINVAL,
+                                 "mix_patches: a matrix over the patches of a picture needs grid, "
+                                 "the patches of its side");
+}
+
 /* What is of attention, where nothing attends. */
 static int check_no_attention(const lf_vision_config *c, lf_err *err)
 {
@@ -179,8 +208,10 @@ static int check_no_attention(const lf_vision_config *c, lf_err *err)
                         {"bare_keys", c->bare_keys}};
     for (size_t i = 0; i < sizeof of_attention / sizeof *of_attention; i++)
         if (of_attention[i].set)
-            return lf_fail(err, LF_EINVAL, "%s is of attention, and conv_taps has none",
-                           of_attention[i].key);
+            return lf_fail(err, LF_EINVAL, "%s is of attention, and %s has none",
+                           of_attention[i].key, c->conv_taps ? "conv_taps" : "mix_patches");
+    if (c->mix_patches)
+        return check_mixed(c, err);
     if (c->conv_taps % 2 == 0 || c->conv_taps > LF_DWCONV_MOST_TAPS)
         return lf_fail(err, LF_EINVAL,
                        "conv_taps = %lld: a convolution has an odd number, up to %d",
@@ -193,7 +224,7 @@ static int check_no_attention(const lf_vision_config *c, lf_err *err)
 
 bool lf_vision_attends(const lf_vision_config *c)
 {
-    return !c->conv_taps;
+    return !c->conv_taps && !c->mix_patches;
 }
 
 int lf_vision_check(const lf_vision_config *c, lf_err *err)
@@ -230,7 +261,10 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
     if (lf_vision_check_stages(c, err) != 0)
         return LF_EINVAL;
-    if (!c->rope && c->positions <= 0 && !c->stage_layers.n)
+    if (c->affine && c->norm != LF_NORM_LAYER)
+        return lf_fail(err, LF_EINVAL,
+                       "affine needs norm = layer: it is one that normalises nothing");
+    if (!c->rope && c->positions <= 0 && !c->stage_layers.n && !c->mix_patches)
         return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
     if (c->buckets && !c->positions)
         return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");
@@ -468,12 +502,22 @@ static void add_conv(struct params *t, long long l)
     add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.conv.bias", l);
 }
 
+/* A number for each patch from each one, and a bias of each. */
+static void add_mix(struct params *t, long long l)
+{
+    const int64_t N = t->v->c.grid * t->v->c.grid;
+    add(t, MATRIX, (struct shape){N, N}, LF_SHARD_NONE, NULL, "layers.%lld.mix.weight", l);
+    add(t, BIAS, (struct shape){N, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mix.bias", l);
+}
+
 static void add_branch(struct params *t, long long l, const char *branch)
 {
     char name[64];
     snprintf(name, sizeof name, "layers.%lld.%s_norm", l, branch);
     add_norm(t, name);
-    if (strcmp(branch, "attn") == 0)
+    if (strcmp(branch, "attn") == 0 && t->v->c.mix_patches)
+        add_mix(t, l);
+    else if (strcmp(branch, "attn") == 0)
         add_attention(t, l);
     else
         add_mlp(t, l);
@@ -551,6 +595,10 @@ static int64_t layer_params(const lf_vision_config *c, int64_t s)
     if (c->conv_taps)
         return norm + C * (c->conv_taps * c->conv_taps + 1) + (matrices + 1) * t.ffn * C +
                (c->bias ? matrices * t.ffn + C : 0) + (c->layer_scale ? C : 0);
+    const int64_t N = c->grid * c->grid;
+    if (c->mix_patches)
+        return 2 * norm + N * N + N + (matrices + 1) * t.ffn * C +
+               (c->bias ? matrices * t.ffn + C : 0) + (c->layer_scale ? 2 * C : 0);
     int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
     layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * t.ffn : 0);
     layer += (matrices + 1) * t.ffn * C + (c->bias ? matrices * t.ffn + 2 * C : 0);
@@ -630,7 +678,8 @@ static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
 static lf_val norm_of(struct build *b, lf_val x, bool inner, const char *name)
 {
     const bool layer = b->c->norm == LF_NORM_LAYER;
-    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .layer = layer, .divided = inner};
+    const struct lf_norm_opts o = {
+        .eps = (float)b->c->norm_eps, .layer = layer, .affine = b->c->affine, .divided = inner};
     lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
     return lf_norm(b->g, x, w, layer ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE,
                    &o);
@@ -868,6 +917,15 @@ static lf_val convolved(struct build *b, lf_val x, int64_t l)
                      param(b, part_of(bias, l, "conv.bias")), b->t.side);
 }
 
+/* A matrix over the patches of each picture, the same for all channels. */
+static lf_val mixed(struct build *b, lf_val h, int64_t l)
+{
+    char name[64];
+    h = lf_turn_rows(b->g, h, b->c->grid * b->c->grid, 0);
+    h = linear(b, h, true, part_of(name, l, "mix"));
+    return lf_turn_rows(b->g, h, b->t.width, b->rows);
+}
+
 /* One branch of a layer. A convolution stands before the norm of the MLP, and is no branch. */
 static lf_val add_to(struct build *b, lf_val x, int64_t l, bool attn)
 {
@@ -879,7 +937,10 @@ static lf_val add_to(struct build *b, lf_val x, int64_t l, bool attn)
         return x;
     lf_val f = b->c->conv_taps ? convolved(b, x, l) : x;
     f = behind ? f : norm(b, f, of);
-    f = !attn ? mlp(b, f, l) : b->c->shifted ? windowed(b, f, l) : attention(b, f, l);
+    f = !attn               ? mlp(b, f, l)
+        : b->c->mix_patches ? mixed(b, f, l)
+        : b->c->shifted     ? windowed(b, f, l)
+                            : attention(b, f, l);
     return join(b, x, behind ? norm(b, f, of) : f, l, branch);
 }
 

@@ -37,6 +37,10 @@
  *
  *     x += scale mlp(norm conv x)
  *
+ * mix_patches (Touvron et al. 2021, arXiv:2105.03404, ResMLP): in place of attention a matrix over
+ * the patches of a picture, all of which have grid x grid: y[p, c] = sum over q of w[p, q] x[q, c]
+ * + b[p]. affine: norms are x w + b, and normalise nothing.
+ *
  * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
  * brackets: its members lie next to each other in the store):
  *
@@ -54,6 +58,7 @@
  *                                                      cosine, in place of it; and
  *     layers.N.attn.temperature.weight [H, 1]
  *     layers.N.conv.{weight [C, K K], bias [C]}        conv_taps
+ *     layers.N.mix.{weight [P, P], bias [P]}           mix_patches, P the patches of a picture
  *     layers.N.merge_norm.{weight,bias}                of 4 C, the next stage's C, or C
  *     layers.N.merge.{weight,bias} [C', 4 C]           N the last layer of a stage
  *     layers.N.attn.inner_norm.{weight,bias} [C]       attn_inner_norm
@@ -73,7 +78,7 @@
  *                                 several where the table is resampled     with positions
  *     positions i32 [R, 3]        frame, row and column of each patch      with rope
  *                                 (0 of class tokens, which do not turn)
- *     cu_seqlens i32 [images + 1, 1]  without shifted and conv_taps
+ *     cu_seqlens i32 [images + 1, 1]  without shifted, conv_taps, mix_patches
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
  *     path.start, path.index i32   the identity as a matrix; not with stages  with drop_path
  *     path.N.{attn,mlp} f32 [R, 1] what each row of a branch is multiplied with, R of the stage

@@ -197,7 +197,7 @@ static int check_unread(const lf_vision_config *c, lf_err *err)
                      {"stage_heads", c->stage_heads.n > 0},
                      {"merge_norm", c->merge_norm != 0},
                      {"merge_bias", c->merge_bias},
-                     {"grid", c->grid > 0},
+                     {"grid", c->grid > 0 && !c->mix_patches},
                      {"shifted", c->shifted},
                      {"cosine", c->cosine},
                      {"out_norm", c->out_norm},

@@ -100,4 +100,17 @@ sed 's/^vision.grid.*/vision.grid = 6/' "$dir/run.ini" >"$dir/grid.ini"
 train "$pretrain" "$dir/grid.ini" grid
 [ $rc -ne 0 ] && grep -q "vision.grid" "$dir/err"
 ok $? "and pictures of another grid" "$(tail -n 1 "$dir/err")"
-finish 10
+
+# --- a ResMLP ---
+sed "/^vision\./d; /^classes.norm_eps/d" "$dir/run.ini" >"$dir/mix.ini"
+printf "vision.family = resmlp\nvision.layers = 2\nvision.hidden = 24\nvision.ffn = 48\nvision.patch_dim = 48\nvision.grid = 5\n" >>"$dir/mix.ini"
+train "$pretrain" "$dir/mix.ini" mix --lr 1e-2
+losses mix | awk "NR == 1 { first = \$1 } { last = \$1 } END { exit !(last < 0.5 * first) }"
+ok $? "a ResMLP learns, too: from $(losses mix | head -n 1) to $(losses mix | tail -n 1)"
+train "$pretrain" "$dir/mix.ini" mixed --lr 1e-2 --micro-batch 4 --max-patches 113 --max-tiles 5 --steps 3
+{ losses mix | head -n 3; losses mixed; } | awk "{ x[NR] = \$1 } END { for (i = 1; i <= 3; i++) { d = x[i] - x[i + 3]; if (!(d < 1e-5 && d > -1e-5)) bad = 1 }; exit bad || NR != 6 }"
+ok $? "in a micro-batch of twice the size, with room that is no multiple of a picture, the same losses" "$(losses mixed)"
+"$stages/lf-convert" --from "$dir/mix/out/checkpoint" --out "$dir/mix.hf" 2>"$dir/err"
+[ $? -ne 0 ] && grep -q "resmlp\|family" "$dir/err"
+ok $? "and no class of transformers has it" "$(cat "$dir/err")"
+finish 13

@@ -92,7 +92,19 @@ struct how {
     enum lf_dtype compute;
 };
 
-/* n pictures at once, with room for `more` besides. */
+/* Those of the file, where no checkpoint has them. */
+static void read_weights(lf_pstore *ps)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        char name[128];
+        snprintf(name, sizeof name, "w/%s", lf_pstore_desc(ps, i)->name);
+        float *x = read_set(name, H5T_NATIVE_FLOAT, 4);
+        must(lf_pstore_write(ps, i, LF_F32, x, &err));
+        free(x);
+    }
+}
+
+/* n pictures at once, with room for `more` besides. ckpt NULL: with the weights of the file. */
 static struct model *make_with(const lf_model_config *c, const char *ckpt, int n, int more,
                                const struct how *how)
 {
@@ -115,8 +127,12 @@ static struct model *make_with(const lf_model_config *c, const char *ckpt, int n
     lf_graph_destroy(g);
     m->back = need(lf_back_cpu_create(lf_target_host()->isa, 2, &err));
     m->ex = need(lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.poison = true}, &err));
-    must(lf_ckpt_open(&ck, ckpt, 1, &err));
-    must(lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, &err));
+    if (ckpt) {
+        must(lf_ckpt_open(&ck, ckpt, 1, &err));
+        must(lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, &err));
+    } else {
+        read_weights(m->ps);
+    }
     lf_ckpt_close(ck);
     m->sight = need(lf_classes_sight_create(c, &m->r, &err));
     const struct lf_step_record rec = {.seed = 5, .loss_scale = 1, .inv_tokens = 1};
@@ -336,6 +352,8 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     free(want);
     if (c->vision.conv_taps)
         exchanged(m, "vision.layers.1.conv.weight", "vision.layers.2.conv.weight");
+    else if (c->vision.mix_patches)
+        exchanged(m, "vision.layers.0.mix.weight", "vision.layers.1.mix.weight");
     else
         exchanged(m, "vision.layers.0.attn.q.weight", "vision.layers.0.attn.k.weight");
     drop(m);
@@ -347,7 +365,10 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     }
     tap_ok(worst < 1e-5, "one by one, in room for three: %.2g", worst);
     drop(m);
-    noticed(c, ckpt, "vision.norm_eps", "0.01");
+    if (c->vision.affine)
+        noticed(c, ckpt, "vision.affine", "no");
+    else
+        noticed(c, ckpt, "vision.norm_eps", "0.01");
     noticed(c, ckpt, "vision.activation", "gelu_quick");
     if (c->classes.read == LF_CLASS_FIRST)
         noticed(c, ckpt, "classes.read", "mean");
@@ -528,7 +549,8 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
         char name[64];
         if (c->vision.conv_taps && k % 2 == 0) /* there is one branch */
             continue;
-        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2, last[c->vision.out_norm][k % 2]);
+        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2,
+                 c->vision.mix_patches && k % 2 == 0 ? "mix" : last[c->vision.out_norm][k % 2]);
         scale(b->ps, name, by[k % 4]);
         for (int i = 0; i < N; i++)
             keep[k * N + i] = by[k % 4];
@@ -618,6 +640,37 @@ static void test_descriptions(const lf_model_config *c)
     json_decref(o);
 }
 
+/* A ResMLP: no library that is asked here has one, so the file has its weights. */
+static void test_resmlp(const char *path)
+{
+    static const char *const keys[][2] = {{"vision.family", "resmlp"}, {"vision.layers", "2"},
+                                          {"vision.hidden", "10"},     {"vision.ffn", "24"},
+                                          {"vision.patch_dim", "12"},  {"vision.grid", "4"},
+                                          {"classes.labels", "5"},     {"classes.read", "mean"}};
+    lf_model_config c;
+    lf_model_config_defaults(&c);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        must(lf_model_config_set(&c, keys[i][0], keys[i][1], "test.ini:1:1", &err));
+    must(lf_model_config_finish(&c, &err));
+    SIDE = (int)c.vision.grid;
+    EACH = SIDE * SIDE;
+    K = (int)c.vision.patch_dim;
+    if ((file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0)
+        tap_bail("cannot read %s", path);
+    TAP(7, test_model(&c, NULL));
+    struct model *m = make(&c, NULL, N, 0);
+    exchanged(m, "vision.layers.0.attn_scale", "vision.layers.0.mlp_scale");
+    exchanged(m, "vision.layers.1.attn_norm.weight", "vision.layers.1.attn_norm.bias");
+    exchanged(m, "vision.layers.0.mix.bias", "vision.layers.1.mix.bias");
+    drop(m);
+    TAP(2, test_training(&c, NULL));
+    TAP(2, test_paths(&c, NULL));
+    refused(&c, "vision.heads", "2", "is of attention");
+    refused(&c, "vision.grid", "0", "needs grid");
+    refused(&c, "vision.class_token", "yes", "does not go together");
+    H5Fclose(file);
+}
+
 int main(void)
 {
     static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2", "convnext"};
@@ -656,6 +709,9 @@ int main(void)
             TAP(2, test_paths(&c, out));
         H5Fclose(file);
     }
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/golden/classes/resmlp.h5", src);
+    TAP(17, test_resmlp(path));
     TAP(2, test_loss());
     return tap_done();
 }
