@@ -235,6 +235,8 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
     } sizes[] = {{"layers", c->layers}, {"hidden", c->hidden},       {"ffn", c->ffn},
                  {"heads", c->heads},   {"patch_dim", c->patch_dim}, {"head_dim", c->head_dim}};
     const bool attends = lf_vision_attends(c);
+    if (lf_vision_check_stages(c, err) != 0)
+        return LF_EINVAL;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value <= 0 && (attends || strncmp(sizes[i].name, "head", 4) != 0))
             return lf_fail(err, LF_EINVAL, "a vision encoder needs %s", sizes[i].name);
@@ -259,8 +261,6 @@ int lf_vision_check(const lf_vision_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "rope_side is a share of the side of positions: give them");
     if (c->bare_keys && !c->qkv_bias)
         return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
-    if (lf_vision_check_stages(c, err) != 0)
-        return LF_EINVAL;
     if (c->affine && c->norm != LF_NORM_LAYER)
         return lf_fail(err, LF_EINVAL,
                        "affine needs norm = layer: it is one that normalises nothing");

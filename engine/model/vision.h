@@ -106,7 +106,8 @@ static inline bool lf_vision_by_pictures(const lf_vision_config *c)
 {
     return lf_vision_attends(c) && !c->shifted;
 }
-/* Fills in what is 0: layers, hidden and heads of stages, head_dim. */
+/* Fills in what is 0: layers, hidden and heads of stages, head_dim. trained_windows that are all 0
+ * become none. */
 void lf_vision_settle(lf_vision_config *c);
 /* What lf_vision_check refuses of stages and of keys that nothing reads without them. */
 int lf_vision_check_stages(const lf_vision_config *c, lf_err *err);

@@ -75,6 +75,11 @@ void lf_vision_settle(lf_vision_config *c)
         c->heads = (int64_t)c->stage_heads.v[n - 1];
     if (!c->head_dim && c->heads)
         c->head_dim = c->hidden / c->heads;
+    double largest = 0;
+    for (int64_t i = 0; i < c->trained_windows.n; i++)
+        largest = fmax(largest, c->trained_windows.v[i]);
+    if (!(largest > 0)) /* each has its own: nothing need be said */
+        c->trained_windows = (lf_model_list){0};
 }
 
 /* ---- what does not go together ---- */
