@@ -734,32 +734,27 @@ struct lf_k_mix_rows {
     bool accumulate;
     uint8_t x_type, y_type;
 };
-/* Layer scale (Touvron et al. 2021, CaiT): y[r, c] = gain[c] x[r, c]. one: gain is one number, of
- * all columns (Gemma 4). each > 0: gain is a number of each so many columns, a head, and
- * exp(min(gain, most)) multiplies (Liu et al. 2022, Swin v2; on CPUs alone). */
+/* Layer scale (Touvron et al. 2021): y[r, c] = gain[c] x[r, c]. one: gain is one number (Gemma 4).
+ * each > 0: of heads of so many columns, by exp(min(gain, most)) (Liu et al. 2022; CPUs alone). */
 struct lf_k_col_gate_fwd {
-    int64_t rows, c, ldx, ldy;
+    int64_t rows, c, ldx, ldy, each;
     const void *x;
     const float *gain;
     void *y;
+    float most;
     uint8_t x_type;
     bool one;
-    int64_t each;
-    float most;
 };
-/* dx = gain dy, dgain[c] (+)= sum over r of dy x. dx may be dy; either may be NULL, and with one
- * dgain is. With each dgain is that of the number of a head, 0 where it is above `most`. */
+/* dx = gain dy, dgain[c] (+)= sum over r of dy x; of heads, with each. dx may be dy; either may be
+ * NULL, and with one dgain is. */
 struct lf_k_col_gate_bwd {
-    int64_t rows, c, ldx, lddy, lddx;
+    int64_t rows, c, ldx, lddy, lddx, each;
     const void *x, *dy;
     const float *gain;
     void *dx;
-    float *dgain;
-    bool accumulate; /* of dgain */
+    float *dgain, most;
     uint8_t x_type;
-    bool one;
-    int64_t each;
-    float most;
+    bool one, accumulate; /* of dgain */
 };
 /* y = keep ? x / (1 - p) : 0 (+ residual). The decision for element (r, c) is word c % 4 of
  *     Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)

@@ -171,10 +171,10 @@ typedef struct lf_vision_config {
     bool windows;     /* attention within windows, but for full_layers (Qwen2.5-VL) */
     int64_t window;   /* patches of a window's side, a multiple of projector.merge */
     lf_model_list full_layers;
-    /* Stages (Liu et al. 2021, Swin; 2022, ConvNeXt): layers, widths and heads of each, of which the
-     * last are hidden and heads; ffn is of the last, and of others as many times their width. Empty:
-     * there is one stage. From one to the next 2 x 2 patches become one, by a norm (merge_norm,
-     * enum lf_merge_norm) and a product, which has a bias with merge_bias */
+    /* Stages (Liu et al. 2021, Swin; 2022, ConvNeXt): layers, widths and heads of each, of which
+     * the last are hidden and heads; ffn is of the last, and of others as many times their width.
+     * Empty: there is one stage. From one to the next 2 x 2 patches become one, by a norm
+     * (merge_norm, enum lf_merge_norm) and a product, which has a bias with merge_bias */
     lf_model_list stage_layers, stage_widths, stage_heads;
     int merge_norm;
     bool merge_bias;

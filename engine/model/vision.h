@@ -28,8 +28,8 @@
  * shifted: attention is within windows (vision_priv.h) with scores q . k / sqrt(D) + t, t a number
  * of the head by how far the key is up and sideways. cosine (Liu et al. 2022, arXiv:2111.09883):
  * with scores exp(min(s, ln 100)) q . k / (|q| |k|) + 16 sigmoid(m), s a number of the head and m
- * of an MLP with relu of logarithms of the distances. Windows that were moved have parts that do not
- * see each other; transformers adds -100 to their scores, -200 with cosine, and nothing here is
+ * of an MLP with relu of logarithms of the distances. Windows that were moved have parts that do
+ * not see each other; transformers adds -100 to their scores, -200 with cosine, and nothing here is
  * computed of them. out_norm: x += scale norm attn(x), and so the MLP.
  *
  * conv_taps (Liu et al. 2022, arXiv:2201.03545, ConvNeXt): a layer is one branch, with a
