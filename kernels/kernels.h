@@ -869,14 +869,6 @@ struct lf_k_sum_ranks {
     float *y;
     bool more;
 };
-/* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2). grad holds the number of pairs
- * that each of n experts got in the whole step. master[e] (f32) += lr_scale * sign(mean - grad[e]).
- * With rec->skip != 0 nothing is written. */
-struct lf_k_moe_balance {
-    int64_t n_tensors;
-    const struct lf_opt_tensor *t;
-    const struct lf_step_record *rec;
-};
 
 /* ---- the table ------------------------------------------------------------------------------- */
 

@@ -63,6 +63,9 @@ dist_models_DATA = \
   models/starcoder2-15b.ini \
   models/codellama-7b.ini \
   models/codellama-13b.ini \
+  models/convnext-tiny.ini \
+  models/convnext-base.ini \
+  models/resmlp-12.ini \
   models/codellama-34b.ini \
   models/yi-6b.ini \
   models/yi-34b.ini \

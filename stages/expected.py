@@ -181,7 +181,7 @@ def see(a, model, torch):
 
 
 # Encoders of pictures, alone or beside a tower of text.
-ENCODERS = ("clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "dinov2", "vit_mae", "vit", "deit", "swin", "swinv2")
+ENCODERS = ("clip", "clip_vision_model", "siglip", "siglip_vision_model", "siglip2", "siglip2_vision_model", "dinov2", "vit_mae", "vit", "deit", "swin", "swinv2", "convnext")
 
 
 def grid_of(v):

@@ -9,9 +9,9 @@ LF_STAGE_MANS += stages/lf-pretrain.1
 check_PROGRAMS += tests/stage/train_tool
 tests_stage_train_tool_SOURCES = tests/stage/train_tool.c
 tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
-TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/ema.sh tests/stage/copies.sh tests/stage/finish.sh \
+TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/ema.sh tests/stage/convnext.sh tests/stage/copies.sh tests/stage/finish.sh \
   tests/stage/old_ckpt.sh
-EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/ema.sh tests/stage/copies.sh tests/stage/finish.sh \
+EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh tests/stage/ema.sh tests/stage/convnext.sh tests/stage/copies.sh tests/stage/finish.sh \
   tests/stage/old_ckpt.sh
 TESTS += tests/stage/ranks.sh tests/stage/zero.sh tests/stage/zero_mix.sh tests/stage/zero_ckpt.sh tests/stage/zero_watch.sh tests/stage/tensor.sh tests/stage/context.sh tests/stage/pipeline.sh tests/stage/expert.sh tests/stage/pipeline_watch.sh tests/stage/infer_tensor.sh
 LONG_TESTS += tests/stage/zero_ckpt_long.sh tests/stage/zero_watch_long.sh tests/stage/context_long.sh

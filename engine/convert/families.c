@@ -182,5 +182,7 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_swin_encoder,
     &lf_hf_swinv2,
     &lf_hf_swinv2_encoder,
+    /* families_conv.c */
+    &lf_hf_convnext,
     NULL,
 };

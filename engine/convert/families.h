@@ -79,7 +79,7 @@ extern const struct lf_hf_family lf_hf_clip, lf_hf_siglip; /* families_dual.c */
 extern const struct lf_hf_family lf_hf_clip_vision, lf_hf_siglip_vision, lf_hf_siglip2_pair,
     lf_hf_siglip2_vision, lf_hf_dinov2, lf_hf_mae_encoder, lf_hf_mae, lf_hf_vit, lf_hf_vit_encoder,
     lf_hf_deit, lf_hf_deit_taught, lf_hf_swin, lf_hf_swin_encoder, lf_hf_swinv2,
-    lf_hf_swinv2_encoder;
+    lf_hf_swinv2_encoder, lf_hf_convnext;
 extern const struct lf_hf_family lf_hf_internvl_qwen2, lf_hf_internvl_qwen3, lf_hf_internvl_llama;
 extern const struct lf_hf_family lf_hf_internvl_chat_qwen2, lf_hf_internvl_chat_qwen3,
     lf_hf_internvl_chat_llama, lf_hf_internvl_chat_internlm2;

@@ -140,7 +140,7 @@ const struct lf_hf_later lf_hf_laters[] = {
 
     /* Classes of pictures. */
     {"donut-swin", "a table of its keys and tensors, whose operations are known (Swin)"},
-    {"convnext convnextv2", "depthwise convolutions of pictures"},
+    {"convnextv2", "a norm of channels by their share of a picture (global response norm)"},
     {"beit data2vec-vision", "a table of relative positions in attention"},
     {"dinov2_with_registers", "tokens beside the class token that nothing reads (registers)"},
     {"ijepa vit_msn", "a table of its keys and tensors, whose operations are known"},

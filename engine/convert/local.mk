@@ -10,7 +10,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_granite.c engine/convert/families_mamba.c engine/convert/families_olmo.c \
   engine/convert/families_hunyuan.c engine/convert/families_unturned.c engine/convert/families_dense.c engine/convert/families_experts.c engine/convert/families_baichuan.c engine/convert/families_moe.c engine/convert/families_oss.c \
   engine/convert/families_deepseek.c engine/convert/families_delta.c engine/convert/families_kimi.c engine/convert/families_lfm.c engine/convert/families_bert.c engine/convert/families_seq2seq.c engine/convert/families_lightning.c \
-  engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_swin.c engine/convert/families_dual.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
+  engine/convert/families_megatron.c engine/convert/families_vit.c engine/convert/families_swin.c engine/convert/families_conv.c engine/convert/families_dual.c engine/convert/families_vl.h engine/convert/families_vl.c engine/convert/families_vl_qwen.c \
   engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/companions.h engine/convert/companions.c engine/convert/quantised.h engine/convert/quantised.c engine/convert/requant.h engine/convert/requant.c engine/convert/source.c engine/convert/text_part.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \

@@ -211,6 +211,15 @@ static const struct lf_map_seg *seg_of(const struct lf_map_parts *p, int64_t x, 
     LF_BUG("row %lld is in no segment", (long long)x);
 }
 
+/* Lines of a block of a source: those of all segments that read it. */
+static int64_t lines_of(const struct lf_map_parts *p, int src)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        n += p->segs[i].src == src ? p->segs[i].n * p->segs[i].times : 0;
+    return n;
+}
+
 /* Line number i of a tile. */
 static int read_line(struct work *w, const struct tile *t, int64_t i, char *dst, lf_err *err)
 {
@@ -221,7 +230,7 @@ static int read_line(struct work *w, const struct tile *t, int64_t i, char *dst,
         return read_elems(w, t->s, (t->block * p->width + t->line + i) * width, t->x,
                           t->x + t->span, dst, err);
     const struct lf_map_seg *s = seg_of(p, t->line + i, &k);
-    k = t->block * s->n * s->times + place(s->src_at, s->n, s->src_step, k);
+    k = t->block * lines_of(p, s->src) + place(s->src_at, s->n, s->src_step, k);
     return read_cast(w, s->src, k * width + t->x, t->span, dst, err);
 }
 

@@ -299,8 +299,8 @@ lf_val lf_xielu(lf_graph *g, lf_val x, const struct lf_xielu_vals *p);
  * behind the other. w [C, K K] and bias [1, C] (or LF_NONE) are parameters. */
 lf_val lf_dwconv(lf_graph *g, lf_val x, lf_val w, lf_val bias, int64_t side);
 
-/* Matrices of `each` rows of x [R, C], one behind the other, each transposed: [R / each C, each], or
- * up to `rows` with zeros. Rows behind the last whole one are left out. */
+/* Matrices of `each` rows of x [R, C], one behind the other, each transposed: [R / each C, each],
+ * or up to `rows` with zeros. Rows behind the last whole one are left out. */
 lf_val lf_turn_rows(lf_graph *g, lf_val x, int64_t each, int64_t rows);
 
 /* Where rows of sequences are continued: i32 inputs [R, 1] and a state. */

@@ -49,6 +49,8 @@ static int check_read(const lf_model_config *c, lf_err *err)
                       err);
     if (c->classes.norm && c->classes.read == LF_CLASS_BOTH)
         return refuse(c, "classes.norm", "it is of one head, and classes.read = both has two", err);
+    if (c->classes.norm_eps > 0 && c->classes.read == LF_CLASS_BOTH)
+        return refuse(c, "classes.norm_eps", "two tokens have no norm behind them", err);
     if (v->taps.n || v->read_states.n || (v->read_layers && v->read_layers != v->layers))
         return refuse(c,
                       v->taps.n          ? "vision.taps"
@@ -79,7 +81,8 @@ static int heads(const lf_model_config *c)
 int64_t lf_classes_param_count(const lf_model_config *c)
 {
     return heads(c) * c->classes.labels * (c->vision.hidden + 1) +
-           (c->classes.norm ? 2 * c->vision.hidden : 0);
+           (c->classes.norm ? 2 * c->vision.hidden : 0) +
+           (c->classes.norm_eps > 0 ? 2 * c->vision.hidden : 0);
 }
 
 /* ---- parameters ---- */
@@ -87,7 +90,7 @@ int64_t lf_classes_param_count(const lf_model_config *c)
 static const char *const head_names[] = {"classes", "classes.distill"};
 
 /* Constants that normalise nothing until they are measured. */
-static int declare_norm(const lf_model_config *c, lf_pstore *ps, lf_err *err)
+static int declare_constants(const lf_model_config *c, lf_pstore *ps, lf_err *err)
 {
     const int64_t C = c->vision.hidden;
     const struct lf_param_desc shift = {.name = LF_CLASSES_SHIFT,
@@ -106,9 +109,23 @@ static int declare_norm(const lf_model_config *c, lf_pstore *ps, lf_err *err)
     return rc < 0 ? rc : 0;
 }
 
+static int declare_norm(const lf_model_config *c, lf_pstore *ps, lf_err *err)
+{
+    static const char *const names[] = {"classes.norm.weight", "classes.norm.bias"};
+    int rc = 0;
+    for (int k = 0; k < 2 && rc >= 0 && c->classes.norm_eps > 0; k++) {
+        const struct lf_param_desc d = {.name = names[k],
+                                        .ndim = 1,
+                                        .dims = {c->vision.hidden},
+                                        .init = k ? LF_INIT_ZERO : LF_INIT_ONE};
+        rc = lf_pstore_add(ps, &d, err);
+    }
+    return rc;
+}
+
 int lf_classes_declare(const lf_model_config *c, lf_pstore *ps, lf_err *err)
 {
-    int rc = 0;
+    int rc = declare_norm(c, ps, err);
     for (int k = 0; k < 2 * heads(c) && rc >= 0; k++) {
         const bool bias = k % 2;
         char name[64];
@@ -123,7 +140,7 @@ int lf_classes_declare(const lf_model_config *c, lf_pstore *ps, lf_err *err)
     }
     if (rc < 0)
         return rc;
-    return c->classes.norm ? declare_norm(c, ps, err) : 0;
+    return c->classes.norm ? declare_constants(c, ps, err) : 0;
 }
 
 /* ---- the graph ---- */
@@ -173,7 +190,11 @@ static void add_head(lf_graph *g, const lf_model_config *c, const struct lf_clas
     static const char *const out[] = {"score", "distilled"}, *const back[] = {"dscore",
                                                                               "ddistilled"};
     const struct lf_mix read = read_matrix(g, c, r, k);
+    const struct lf_norm_opts norm = {.eps = (float)c->classes.norm_eps, .layer = true};
     lf_val w = lf_paramf(g, "%s.weight", head_names[k]), s = lf_mix_rows(g, h, &read);
+    if (c->classes.norm_eps > 0)
+        s = lf_norm(g, s, lf_param(g, "classes.norm.weight"), lf_param(g, "classes.norm.bias"),
+                    &norm);
     if (c->classes.norm)
         s = normalised(g, r, s, train);
     lf_val z = lf_linear(g, s, w, lf_paramf(g, "%s.bias", head_names[k]));
@@ -388,6 +409,8 @@ int lf_classes_sight_write_paths(lf_classes_sight *s, lf_exec *ex, int chain, in
         rc = lf_exec_write(ex, chain, slot, "vision.path.index", s->identity, R * 4, err);
     for (int64_t k = 0; k < 2 * s->c.vision.layers && rc == 0; k++) {
         char name[64];
+        if (k % 2 == 0 && s->c.vision.conv_taps) /* there is one branch */
+            continue;
         snprintf(name, sizeof name, "vision.path.%lld.%s", (long long)(k / 2), branch[k % 2]);
         rc = write_path(s, &a, k / 2, name, keep + k * s->r.pictures, err);
     }

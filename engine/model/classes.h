@@ -6,6 +6,7 @@
  *     h = encoder(patches)                     [R, C], behind its last norm
  *     s = h of the class token                 read = class, one row for each picture
  *         mean of h over the patches           read = mean
+ *     s = norm s                               classes.norm_eps > 0: a layer norm (ConvNeXt)
  *     z = W s + b                              [pictures, N]
  *
  * With norm (a linear probe) what is read is normalised before the head, s' = (s - m) r, by
@@ -18,6 +19,7 @@
  * (z + d) / 2. Logical tensors: vision.* of vision.h, and
  *
  *     classes.{weight [N, C], bias [N]}        classes.distill.{weight [N, C], bias [N]}
+ *     classes.norm.{weight,bias} [C]           classes.norm_eps
  *     classes.shift.weight [1, C], classes.gain [C]    frozen: -m and r              norm
  *
  * Inputs of the graph beside those of the encoder, a matrix as compressed rows with its transpose
@@ -71,7 +73,8 @@ int lf_classes_sight_fill(lf_classes_sight *s, const struct lf_sight_batch *b, l
 /* The same from files, with pixels normalised: rows of texts are not looked at. */
 int lf_classes_sight_fill_media(lf_classes_sight *s, const struct lf_sight_media *in, lf_err *err);
 /* Stochastic depth, of a graph whose rows have drop_path: writes what each row of each branch is
- * multiplied with. keep [layers, 2, pictures]: 0 or 1 / (1 - p) for a picture, attention first. */
+ * multiplied with. keep [layers, 2, pictures]: 0 or 1 / (1 - p) for a picture, attention first;
+ * with conv_taps the first is not read. */
 int lf_classes_sight_write_paths(lf_classes_sight *s, lf_exec *ex, int chain, int slot,
                                  const float *keep, lf_err *err);
 /* Which patch of the batch comes so manieth into the encoder. */

@@ -182,6 +182,11 @@ typedef struct lf_vision_config {
     /* attention within windows, which lie half a window further in every second layer of a stage,
      * with a number of each head for how far a key is from the query, up and sideways (Swin) */
     bool shifted;
+    /* side of a convolution of each channel by itself, in place of attention (ConvNeXt); 0: there
+     * is none */
+    int64_t conv_taps;
+    bool mix_patches; /* a matrix over the patches of a picture in place of attention (ResMLP) */
+    bool affine;      /* with norm = layer: x w + b, which normalises nothing */
     /* the cosine of queries and keys times a number of the head, and an MLP of two layers makes the
      * numbers of distances (Liu et al. 2022, Swin v2) */
     bool cosine;
@@ -234,9 +239,10 @@ typedef struct lf_mae_config {
 enum lf_class_read { LF_CLASS_FIRST = 0, LF_CLASS_MEAN, LF_CLASS_BOTH };
 extern const char *const lf_class_reads[]; /* their names; NULL ends */
 typedef struct lf_classes_config {
-    int64_t labels; /* N; 0: there are none */
-    int read;       /* enum lf_class_read: the class token, the mean of the patches, both tokens */
-    bool norm;      /* what is read is normalised by constants before the heads */
+    int64_t labels;  /* N; 0: there are none */
+    int read;        /* enum lf_class_read: the class token, the mean of the patches, both tokens */
+    double norm_eps; /* of a norm behind that; 0: there is none */
+    bool norm;       /* what is read is normalised by constants before the heads */
 } lf_classes_config;
 
 /* Towers of pictures and texts that share a space (dual.h): keys dual.*. The text tower is the

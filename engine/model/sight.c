@@ -267,9 +267,9 @@ int lf_sight_write_encoder(const lf_sight *s, lf_exec *ex, int chain, int slot, 
                                     {s->used.class, &s->class},
                                     {s->used.distill, &s->distill},
                                     {s->used.pos, &s->pos}};
-    int rc = s->c->vision.shifted
-                 ? 0
-                 : write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err);
+    int rc = lf_vision_by_pictures(&s->c->vision)
+                 ? write(ex, chain, slot, "vision.cu_seqlens", s->images, r->images + 1, err)
+                 : 0;
     if (rc == 0 && s->c->vision.windows)
         rc = write(ex, chain, slot, "vision.cu_windows", s->windows, r->windows + 1, err);
     if (rc == 0 && s->c->vision.rope)

@@ -116,7 +116,7 @@ int lf_sight_check_turn(const lf_vision_config *v, const struct lf_sight_tile *t
     const int64_t side = lf_vision_table_side(v);
     if (v->grid && (t->h != v->grid || t->w != v->grid))
         return lf_fail(err, LF_EINVAL,
-                       "a picture of %d x %d patches: with vision.stage_layers pictures have the "
+                       "a picture of %d x %d patches: pictures of this encoder have the "
                        "%lld x %lld patches of vision.grid; let the processor make them so large",
                        t->w, t->h, (long long)v->grid, (long long)v->grid);
     if (!v->rope_side || (t->h == side && t->w == side))

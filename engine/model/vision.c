@@ -30,12 +30,14 @@
 #define BARE     .bare_keys = true
 #define DISTILL  .distill_token = true
 #define SHIFTED  .shifted = true, .pre_norm = true, .final_norm = true
+#define CONV     .pre_norm = true, .merge_norm = LF_MERGE_EACH, .merge_bias = true, .conv_taps = 7
 #define INNER    .attn_inner_norm = true, .mlp_inner_norm = true
 
 const char *const lf_vision_families[] = {
     "none",     "clip",       "siglip",   "internvit", "internvit-rms", "dinov2",  "dinov2-swiglu",
     "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "idefics3",  "pixtral",       "vit-mae", "eva-clip",
-    "eva02",    "siglip2",    "vit",      "deit",      "swin",          "swinv2",  NULL};
+    "eva02",    "siglip2",    "vit",      "deit",      "swin",          "swinv2",  "convnext",
+    "resmlp",   NULL};
 enum {
     NONE,
     CLIP,
@@ -56,7 +58,9 @@ enum {
     VIT,
     DEIT,
     SWIN,
-    SWINV2
+    SWINV2,
+    CONVNEXT,
+    RESMLP
 };
 
 static const lf_vision_config switches[] = {
@@ -87,6 +91,15 @@ static const lf_vision_config switches[] = {
     [SWIN] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED},
     [SWINV2] = {LAYER(1e-5), MLP(GELU), PATCH, SHIFTED, BARE, .cosine = true, .out_norm = true,
                 .merge_norm = LF_MERGE_BEHIND},
+    [CONVNEXT] = {.norm = LF_NORM_LAYER, .norm_eps = 1e-6, MLP(GELU), PATCH, SCALE(1e-6), CONV},
+    [RESMLP] = {.norm = LF_NORM_LAYER,
+                .norm_eps = 1e-6,
+                .affine = true,
+                .mix_patches = true,
+                MLP(GELU),
+                PATCH,
+                SCALE(0.1),
+                .final_norm = true},
 };
 
 void lf_vision_family(lf_vision_config *c, int family)
@@ -116,129 +129,15 @@ int64_t lf_vision_table_side(const lf_vision_config *c)
     return squares > 0 ? (int64_t)sqrt((double)squares) : 0;
 }
 
-static int64_t read_layers(const lf_vision_config *c)
-{
-    return c->read_layers ? c->read_layers : c->layers;
-}
-
 static bool reads_norm(const lf_vision_config *c)
 {
-    return c->final_norm && c->read_norm && read_layers(c) == c->layers && !c->read_states.n;
+    return c->final_norm && c->read_norm && lf_vision_read_layers(c) == c->layers &&
+           !c->read_states.n;
 }
 
 int64_t lf_vision_width(const lf_vision_config *c)
 {
     return c->hidden * (c->read_states.n ? c->read_states.n : 1);
-}
-
-static int check_whole(const char *key, const lf_model_list *l, lf_err *err)
-{
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->v[i] != floor(l->v[i]))
-            return lf_fail(err, LF_EINVAL, "%s names layer %g, which is no whole number", key,
-                           l->v[i]);
-    return 0;
-}
-
-static int check_states(const lf_vision_config *c, lf_err *err)
-{
-    double most = 0;
-    if (c->read_states.n < 2 || c->read_states.n > LF_MODEL_MAX_TAPS)
-        return lf_fail(err, LF_EINVAL,
-                       "read_states names %lld layers: 2 to %d lie side by side, and read_layers "
-                       "is one alone",
-                       (long long)c->read_states.n, LF_MODEL_MAX_TAPS);
-    for (int64_t i = 0; i < c->read_states.n; i++)
-        most = fmax(most, c->read_states.v[i]);
-    if (most < (double)read_layers(c) || most > (double)read_layers(c))
-        return lf_fail(err, LF_EINVAL,
-                       "read_states names %g layers at most, but read_layers is %lld of %lld", most,
-                       (long long)read_layers(c), (long long)c->layers);
-    if (c->taps.n)
-        return lf_fail(err, LF_EINVAL, "taps do not go together with read_states");
-    return 0;
-}
-
-int lf_vision_check(const lf_vision_config *c, lf_err *err)
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = {{"layers", c->layers},     {"hidden", c->hidden}, {"heads", c->heads},
-                 {"head_dim", c->head_dim}, {"ffn", c->ffn},       {"patch_dim", c->patch_dim}};
-    if (lf_vision_check_stages(c, err) != 0)
-        return LF_EINVAL;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value <= 0)
-            return lf_fail(err, LF_EINVAL, "a vision encoder needs %s", sizes[i].name);
-    if (c->heads * c->head_dim != c->hidden)
-        return lf_fail(err, LF_EINVAL, "%lld heads of %lld are not hidden = %lld",
-                       (long long)c->heads, (long long)c->head_dim, (long long)c->hidden);
-    if (c->rope && c->rope_theta < 1)
-        return lf_fail(err, LF_EINVAL, "a vision encoder with rope needs rope_theta, at least 1");
-    if (c->rope && c->head_dim % 4)
-        return lf_fail(err, LF_EINVAL,
-                       "head_dim = %lld: positions of rows and columns turn a quarter of a head's "
-                       "channels each with their partners, so it is a multiple of 4",
-                       (long long)c->head_dim);
-    if ((c->rope_own || c->rope_interleaved || c->rope_side) && !c->rope)
-        return lf_fail(err, LF_EINVAL, "%s is of a vision encoder with rope",
-                       c->rope_own           ? "rope_own"
-                       : c->rope_interleaved ? "rope_interleaved"
-                                             : "rope_side");
-    if (c->rope_side && !c->positions)
-        return lf_fail(err, LF_EINVAL, "rope_side is a share of the side of positions: give them");
-    if (c->bare_keys && !c->qkv_bias)
-        return lf_fail(err, LF_EINVAL, "bare_keys: without qkv_bias nothing has a bias there");
-    if (!c->rope && c->positions <= 0 && !c->stage_layers.n)
-        return lf_fail(err, LF_EINVAL, "a vision encoder without rope needs positions");
-    if (c->buckets && !c->positions)
-        return lf_fail(err, LF_EINVAL, "buckets are of a vision encoder with positions");
-    if (c->smooth_positions &&
-        (!c->positions || c->buckets || c->rope || lf_vision_table_side(c) > LF_VISION_SMOOTH_SIDE))
-        return lf_fail(err, LF_EINVAL,
-                       "smooth_positions are read from a table of positions of at most %d a side, "
-                       "without buckets and rope",
-                       LF_VISION_SMOOTH_SIDE);
-    if (c->fixed_positions && (!c->positions || c->hidden % 4))
-        return lf_fail(
-            err, LF_EINVAL,
-            "fixed_positions are sines and cosines of the rows and columns of positions, "
-            "of hidden / 4 channels each: give positions, and a hidden that is a multiple "
-            "of 4");
-    if (c->distill_token && (!c->class_token || c->fixed_positions))
-        return lf_fail(err, LF_EINVAL,
-                       "distill_token stands behind the class token and has a learned position: it "
-                       "needs class_token, and no fixed_positions");
-    const int64_t squares = c->positions - lf_vision_tokens(c), side = lf_vision_table_side(c);
-    if (c->positions && (squares < 1 || (side * side != squares)))
-        return lf_fail(err, LF_EINVAL,
-                       "positions = %lld are not a square of patches%s: a picture of another grid "
-                       "reads between them",
-                       (long long)c->positions,
-                       c->distill_token ? " and the tokens before it"
-                       : c->class_token ? " and the class token"
-                                        : "");
-    if (check_whole("full_layers", &c->full_layers, err) ||
-        check_whole("read_states", &c->read_states, err) || check_whole("taps", &c->taps, err))
-        return LF_EINVAL;
-    for (int64_t i = 0; i < c->full_layers.n; i++)
-        if (!c->windows || c->full_layers.v[i] < 0 || c->full_layers.v[i] >= (double)c->layers)
-            return lf_fail(err, LF_EINVAL, "full_layers names layer %g, of %lld layers %s windows",
-                           c->full_layers.v[i], (long long)c->layers,
-                           c->windows ? "with" : "without");
-    if (c->read_layers > c->layers)
-        return lf_fail(err, LF_EINVAL, "read_layers = %lld, but there are %lld layers",
-                       (long long)c->read_layers, (long long)c->layers);
-    if (c->read_states.n && check_states(c, err) != 0)
-        return LF_EINVAL;
-    for (int64_t i = 0; i < c->taps.n; i++)
-        if (c->taps.v[i] >= (double)read_layers(c) || (i && c->taps.v[i] <= c->taps.v[i - 1]))
-            return lf_fail(err, LF_EINVAL,
-                           "taps names layer %g; the layers that run are 0 to %lld, and taps "
-                           "ascends",
-                           c->taps.v[i], (long long)read_layers(c) - 1);
-    return 0;
 }
 
 /* ---- the object ---- */
@@ -426,12 +325,30 @@ static void add_mlp(struct params *t, long long l)
             "layers.%lld.mlp.down.bias", l);
 }
 
+/* K x K numbers of each channel. */
+static void add_conv(struct params *t, long long l)
+{
+    const int64_t C = t->t.width, K = t->v->c.conv_taps;
+    add(t, MATRIX, (struct shape){C, K * K}, LF_SHARD_NONE, NULL, "layers.%lld.conv.weight", l);
+    add(t, BIAS, (struct shape){C, 0}, LF_SHARD_NONE, NULL, "layers.%lld.conv.bias", l);
+}
+
+/* A number for each patch from each one, and a bias of each. */
+static void add_mix(struct params *t, long long l)
+{
+    const int64_t N = t->v->c.grid * t->v->c.grid;
+    add(t, MATRIX, (struct shape){N, N}, LF_SHARD_NONE, NULL, "layers.%lld.mix.weight", l);
+    add(t, BIAS, (struct shape){N, 0}, LF_SHARD_NONE, NULL, "layers.%lld.mix.bias", l);
+}
+
 static void add_branch(struct params *t, long long l, const char *branch)
 {
     char name[64];
     snprintf(name, sizeof name, "layers.%lld.%s_norm", l, branch);
     add_norm(t, name);
-    if (strcmp(branch, "attn") == 0)
+    if (strcmp(branch, "attn") == 0 && t->v->c.mix_patches)
+        add_mix(t, l);
+    else if (strcmp(branch, "attn") == 0)
         add_attention(t, l);
     else
         add_mlp(t, l);
@@ -465,8 +382,11 @@ int lf_vision_declare_layers(const lf_vision *v, lf_pstore *ps, lf_err *err)
     for (int64_t l = 0; l < c->layers; l++) {
         const int64_t s = lf_vision_stage_at(c, l);
         t.t = lf_vision_stage_of(c, s);
-        t.unread = l >= read_layers(c);
-        add_branch(&t, (long long)l, "attn");
+        t.unread = l >= lf_vision_read_layers(c);
+        if (c->conv_taps)
+            add_conv(&t, (long long)l);
+        else
+            add_branch(&t, (long long)l, "attn");
         add_branch(&t, (long long)l, "mlp");
         if (l + 1 == t.t.first + t.t.layers && s + 1 < lf_vision_stages(c))
             add_merge(&t, s);
@@ -503,6 +423,13 @@ static int64_t layer_params(const lf_vision_config *c, int64_t s)
     const struct lf_vision_stage t = lf_vision_stage_of(c, s);
     const int64_t C = t.width, vectors = c->norm == LF_NORM_LAYER ? 2 : 1, norm = vectors * C,
                   matrices = c->mlp == LF_MLP_GLU ? 2 : 1, n = 2 * lf_window_of(c, s) - 1;
+    if (c->conv_taps)
+        return norm + C * (c->conv_taps * c->conv_taps + 1) + (matrices + 1) * t.ffn * C +
+               (c->bias ? matrices * t.ffn + C : 0) + (c->layer_scale ? C : 0);
+    const int64_t N = c->grid * c->grid;
+    if (c->mix_patches)
+        return 2 * norm + N * N + N + (matrices + 1) * t.ffn * C +
+               (c->bias ? matrices * t.ffn + C : 0) + (c->layer_scale ? 2 * C : 0);
     int64_t layer = 2 * norm + 4 * C * C + (c->qkv_bias ? (c->bare_keys ? 2 : 3) * C : 0);
     layer += (c->attn_inner_norm ? norm : 0) + (c->mlp_inner_norm ? vectors * t.ffn : 0);
     layer += (matrices + 1) * t.ffn * C + (c->bias ? matrices * t.ffn + 2 * C : 0);
@@ -582,7 +509,8 @@ static lf_val linear(struct build *b, lf_val x, bool bias, const char *name)
 static lf_val norm_of(struct build *b, lf_val x, bool inner, const char *name)
 {
     const bool layer = b->c->norm == LF_NORM_LAYER;
-    const struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .layer = layer, .divided = inner};
+    const struct lf_norm_opts o = {
+        .eps = (float)b->c->norm_eps, .layer = layer, .affine = b->c->affine, .divided = inner};
     lf_val w = lf_paramf(b->g, "%s%s.weight", b->v->prefix, name);
     return lf_norm(b->g, x, w, layer ? lf_paramf(b->g, "%s%s.bias", b->v->prefix, name) : LF_NONE,
                    &o);
@@ -812,15 +740,38 @@ static lf_val join(struct build *b, lf_val x, lf_val f, int64_t l, const char *b
     return lf_add(b->g, x, f);
 }
 
-/* One branch of a layer. */
+/* Each channel by itself, over the squares of its stage. */
+static lf_val convolved(struct build *b, lf_val x, int64_t l)
+{
+    char weight[64], bias[64];
+    return lf_dwconv(b->g, x, param(b, part_of(weight, l, "conv.weight")),
+                     param(b, part_of(bias, l, "conv.bias")), b->t.side);
+}
+
+/* A matrix over the patches of each picture, the same for all channels. */
+static lf_val mixed(struct build *b, lf_val h, int64_t l)
+{
+    char name[64];
+    h = lf_turn_rows(b->g, h, b->c->grid * b->c->grid, 0);
+    h = linear(b, h, true, part_of(name, l, "mix"));
+    return lf_turn_rows(b->g, h, b->t.width, b->rows);
+}
+
+/* One branch of a layer. A convolution stands before the norm of the MLP, and is no branch. */
 static lf_val add_to(struct build *b, lf_val x, int64_t l, bool attn)
 {
     const char *branch = attn ? "attn" : "mlp";
     const bool behind = b->c->out_norm;
     char of[64];
     part_of(of, l, attn ? "attn_norm" : "mlp_norm");
-    lf_val f = behind ? x : norm(b, x, of);
-    f = !attn ? mlp(b, f, l) : b->c->shifted ? windowed(b, f, l) : attention(b, f, l);
+    if (attn && b->c->conv_taps)
+        return x;
+    lf_val f = b->c->conv_taps ? convolved(b, x, l) : x;
+    f = behind ? f : norm(b, f, of);
+    f = !attn               ? mlp(b, f, l)
+        : b->c->mix_patches ? mixed(b, f, l)
+        : b->c->shifted     ? windowed(b, f, l)
+                            : attention(b, f, l);
     return join(b, x, behind ? norm(b, f, of) : f, l, branch);
 }
 
@@ -906,7 +857,7 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
     keep_state(b, x, 0, state);
     if (c->rope)
         b->positions = input(b, "positions", LF_I32, b->r->rows, 3);
-    if (!c->shifted)
+    if (lf_vision_by_pictures(c))
         b->images = input(b, "cu_seqlens", LF_I32, b->r->images + 1, 1);
     if (b->r->drop > 0)
         b->drop = (struct lf_adapter_drop){.p = b->r->drop,
@@ -918,7 +869,7 @@ static lf_val layers(struct build *b, lf_val x, const int64_t *tap, int n_tap, l
     }
     if (c->windows)
         b->windows = input(b, "cu_windows", LF_I32, b->r->windows + 1, 1);
-    for (int64_t l = 0; l < read_layers(c); l++) {
+    for (int64_t l = 0; l < lf_vision_read_layers(c); l++) {
         lf_block_begin(b->g, FIRST_BLOCK * (1 + b->r->stack) + (int)l);
         const int64_t s = lf_vision_stage_at(c, l);
         if (l == 0 || l == b->t.first + b->t.layers)

@@ -32,6 +32,15 @@
  * not see each other; transformers adds -100 to their scores, -200 with cosine, and nothing here is
  * computed of them. out_norm: x += scale norm attn(x), and so the MLP.
  *
+ * conv_taps (Liu et al. 2022, arXiv:2201.03545, ConvNeXt): a layer is one branch, with a
+ * convolution of K x K of each channel by itself (kernels/dwconv.h) in place of attention
+ *
+ *     x += scale mlp(norm conv x)
+ *
+ * mix_patches (Touvron et al. 2021, arXiv:2105.03404, ResMLP): in place of attention a matrix over
+ * the patches of a picture, all of which have grid x grid: y[p, c] = sum over q of w[p, q] x[q, c]
+ * + b[p]. affine: norms are x w + b, and normalise nothing.
+ *
  * Logical tensors, matrices [out, in] row-major, each behind a prefix such as "vision." (group in
  * brackets: its members lie next to each other in the store):
  *
@@ -48,6 +57,8 @@
  *     layers.N.attn.distances.up.{weight [512, 2], bias [512]}, .down.weight [H, 512]
  *                                                      cosine, in place of it; and
  *     layers.N.attn.temperature.weight [H, 1]
+ *     layers.N.conv.{weight [C, K K], bias [C]}        conv_taps
+ *     layers.N.mix.{weight [P, P], bias [P]}           mix_patches, P the patches of a picture
  *     layers.N.merge_norm.{weight,bias}                of 4 C, the next stage's C, or C
  *     layers.N.merge.{weight,bias} [C', 4 C]           N the last layer of a stage
  *     layers.N.attn.inner_norm.{weight,bias} [C]       attn_inner_norm
@@ -67,7 +78,7 @@
  *                                 several where the table is resampled     with positions
  *     positions i32 [R, 3]        frame, row and column of each patch      with rope
  *                                 (0 of class tokens, which do not turn)
- *     cu_seqlens i32 [images + 1, 1]  without shifted
+ *     cu_seqlens i32 [images + 1, 1]  without shifted, conv_taps, mix_patches
  *     cu_windows i32 [windows + 1, 1]  windows of rows, within pictures    with windows
  *     path.start, path.index i32   the identity as a matrix; not with stages  with drop_path
  *     path.N.{attn,mlp} f32 [R, 1] what each row of a branch is multiplied with, R of the stage
@@ -88,6 +99,13 @@ void lf_vision_family(lf_vision_config *c, int family);
 int lf_vision_family_of(const char *name);
 /* Refuses sizes that are missing and switches that contradict each other, by name. */
 int lf_vision_check(const lf_vision_config *c, lf_err *err);
+/* Is there attention; and does it see a picture as one document, whose rows the input cu_seqlens
+ * counts? */
+bool lf_vision_attends(const lf_vision_config *c);
+static inline bool lf_vision_by_pictures(const lf_vision_config *c)
+{
+    return lf_vision_attends(c) && !c->shifted;
+}
 /* Fills in what is 0: layers, hidden and heads of stages, head_dim. trained_windows that are all 0
  * become none. */
 void lf_vision_settle(lf_vision_config *c);

@@ -6,6 +6,12 @@
 
 #include "engine/model/vision.h"
 
+/* Layers that run. */
+static inline int64_t lf_vision_read_layers(const lf_vision_config *c)
+{
+    return c->read_layers ? c->read_layers : c->layers;
+}
+
 /* The windows of a layer. Rows of a picture are put into windows of `window` x `window` cells, from
  * the cell (shift, shift) on, and what is left behind the last window is the rest of the last one,
  * with the first `shift` rows and columns of the picture beside it, which do not attend to each

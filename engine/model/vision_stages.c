@@ -202,7 +202,7 @@ static int check_unread(const lf_vision_config *c, lf_err *err)
                      {"stage_heads", c->stage_heads.n > 0},
                      {"merge_norm", c->merge_norm != 0},
                      {"merge_bias", c->merge_bias},
-                     {"grid", c->grid > 0},
+                     {"grid", c->grid > 0 && !c->mix_patches},
                      {"shifted", c->shifted},
                      {"cosine", c->cosine},
                      {"out_norm", c->out_norm},
@@ -218,10 +218,10 @@ int lf_vision_check_stages(const lf_vision_config *c, lf_err *err)
 {
     if (!c->stage_layers.n)
         return check_unread(c, err);
-    if (!c->shifted)
+    if (!c->shifted && !c->conv_taps)
         return lf_fail(err, LF_EINVAL,
                        "stage_layers: the layers of this family have no stages; take one with "
-                       "shifted windows");
+                       "shifted windows or convolutions");
     int rc = check_counts(c, err);
     if (rc == 0 && c->grid < 1)
         rc = lf_fail(err, LF_EINVAL,

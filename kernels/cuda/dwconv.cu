@@ -83,7 +83,6 @@ LF_KERNEL(turn_rows, struct lf_k_turn_rows, 256)
         return;
     for (int64_t r = blockIdx.y; r < a->y_rows; r += gridDim.y) {
         const int64_t from = (r / a->c * a->each + i) * a->ldx + r % a->c;
-        lf_store(a->y, r * a->ldy + i, a->x_type,
-                 r < end ? lf_load(a->x, from, a->x_type) : 0.0f);
+        lf_store(a->y, r * a->ldy + i, a->x_type, r < end ? lf_load(a->x, from, a->x_type) : 0.0f);
     }
 }

@@ -301,7 +301,8 @@ tests_golden_vit_test_SOURCES = tests/golden/classes/vit_test.c
 tests_golden_vit_test_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CPPFLAGS)
 tests_golden_vit_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/classes/README.md tests/golden/classes/make_classes.py tests/golden/classes/vit.h5 \
-  tests/golden/classes/deit.h5 tests/golden/classes/deit-taught.h5 tests/golden/classes/swin.h5 tests/golden/classes/swinv2.h5
+  tests/golden/classes/deit.h5 tests/golden/classes/deit-taught.h5 tests/golden/classes/swin.h5 tests/golden/classes/swinv2.h5 \
+  tests/golden/classes/convnext.h5 tests/golden/classes/resmlp.h5
 
 # Towers of pictures and texts.
 check_PROGRAMS += tests/golden/dual_test

@@ -181,6 +181,9 @@ static const struct {
     {"swin-tiny", 28288354},
     {"swin-base", 87768224},
     {"swinv2-tiny", 28347154},
+    {"convnext-tiny", 28589128},
+    {"convnext-base", 88591464},
+    {"resmlp-12", 15350872},
     {"roberta-large", 355412057},
     {"xlm-roberta-base", 278295186},
     {"xlm-roberta-large", 560142482},
@@ -911,7 +914,7 @@ int main(void)
     TAP(5, test_heads());
     TAP(23, test_patterns());
     TAP(19, test_counters());
-    TAP(529, test_published());
+    TAP(538, test_published());
     TAP(338, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());

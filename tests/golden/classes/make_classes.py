@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes the files here: tiny ViTForImageClassification, DeiTForImageClassification, DeiTForImageClassificationWithTeacher,
-SwinForImageClassification and Swinv2ForImageClassification of transformers.
+SwinForImageClassification, Swinv2ForImageClassification and ConvNextForImageClassification of transformers, and a ResMLP, which is written out here.
 ../vision/lone/NAME is the model as transformers saves it, in f32. NAME.h5 has, of the same weights in f64, pictures as rows of patches, how much of
 each class a picture is (soft labels, as of mixup), what a teacher says, the logits, the loss, and its gradient by every weight under our
 names. vit.h5 has a linear probe besides: BatchNorm1d without
@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers import DeiTConfig, DeiTForImageClassification, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
+from transformers import ConvNextConfig, ConvNextForImageClassification
 from transformers import SwinConfig, SwinForImageClassification, Swinv2Config, Swinv2ForImageClassification
 
 assert transformers.__version__.startswith("5.23."), "these files are made with transformers 5.23"
@@ -93,8 +94,39 @@ def named_stages(m):
     return out
 
 
+def named_convnext(m):
+    """The same of ConvNeXt."""
+    out, same, flat = {}, lambda t: t, lambda t: t.reshape(t.shape[0], -1)
+
+    def module(ours, of, see=same):
+        out[ours + ".weight"] = (of.weight, see)
+        out[ours + ".bias"] = (of.bias, same)
+
+    l = 0
+    module("vision.patch_embed", m.convnext.embeddings.patch_embeddings, flat)
+    module("vision.pre_norm", m.convnext.embeddings.layernorm)
+    for stage in m.convnext.encoder.stages:
+        if len(stage.downsampling_layer):
+            module(f"vision.layers.{l - 1}.merge_norm", stage.downsampling_layer[0])
+            # patches (0, 0), (1, 0), (0, 1), (1, 1), channels beside each other
+            module(f"vision.layers.{l - 1}.merge", stage.downsampling_layer[1], lambda t: t.permute(0, 3, 2, 1).reshape(t.shape[0], -1))
+        for b in stage.layers:
+            at = f"vision.layers.{l}."
+            module(at + "conv", b.dwconv, flat)
+            module(at + "mlp_norm", b.layernorm)
+            module(at + "mlp.up", b.pwconv1)
+            module(at + "mlp.down", b.pwconv2)
+            out[at + "mlp_scale"] = (b.layer_scale_parameter, same)
+            l += 1
+    module("classes.norm", m.convnext.layernorm)
+    module("classes", m.classifier)
+    return out
+
+
 def named(m):
     """Our names: the tensor, and how it lies here."""
+    if m.config.model_type == "convnext":
+        return named_convnext(m)
     if "swin" in m.config.model_type:
         return named_stages(m)
     out = {}
@@ -213,7 +245,7 @@ def make(name, cls, config, seed):
         f.create_dataset("teacher", data=teacher.reshape(-1, 1).numpy().astype("i4"))
         f.create_dataset("logits", data=y.logits.detach().numpy())
         f.create_dataset("loss", data=np.array([[loss.item()]]))
-        if "swin" in name:
+        if "swin" in name or name == "convnext":
             f.create_dataset("bf16_rms", data=np.array([[rounded(cls, os.path.join(VISION, "lone", name), images, y.logits.detach())]]))
             if name == "swinv2":  # a number above what it is cut to
                 hot = copy.deepcopy(m)
@@ -234,3 +266,94 @@ F.softmax = double_all()
 make("swin", SwinForImageClassification, swin(SwinConfig, 6, window_size=3, use_absolute_embeddings=True), 4)
 # a seed with which PyTorch's own gradients in f32 are within 5e-6 of those in f64; with many others they are not
 make("swinv2", Swinv2ForImageClassification, swin(Swinv2Config, 6, window_size=4, pretrained_window_sizes=[3, 0, 6]), 20)
+# 9 x 9 patches, 4 x 4, 2 x 2: an odd side is merged, and the convolution is wider than the last two
+make("convnext", ConvNextForImageClassification,
+     ConvNextConfig(image_size=18, patch_size=2, num_stages=3, hidden_sizes=[6, 10, 14], depths=[1, 2, 1], num_labels=LABELS), 6)
+
+
+class Affine(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.alpha, self.beta = torch.nn.Parameter(torch.ones(dim)), torch.nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x):
+        return self.alpha * x + self.beta
+
+
+class ResMLP(torch.nn.Module):
+    """Touvron et al. 2021, arXiv:2105.03404, equations 1 and 2; tensors have the names that timm gives them."""
+
+    def __init__(self, side, patch, dim, inner, depth):
+        super().__init__()
+        nn, n = torch.nn, side * side
+        self.stem = nn.ModuleDict({"proj": nn.Conv2d(3, dim, patch, patch)})
+        self.blocks = nn.ModuleList()
+        for _ in range(depth):
+            b = nn.Module()
+            b.norm1, b.norm2, b.linear_tokens = Affine(dim), Affine(dim), nn.Linear(n, n)
+            b.mlp_channels = nn.ModuleDict({"fc1": nn.Linear(dim, inner), "fc2": nn.Linear(inner, dim)})
+            b.ls1, b.ls2 = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.ones(dim))
+            self.blocks.append(b)
+        self.norm, self.head = Affine(dim), nn.Linear(dim, LABELS)
+
+    def forward(self, pixel_values):
+        x = self.stem["proj"](pixel_values).flatten(2).transpose(1, 2)
+        for b in self.blocks:
+            x = x + b.ls1 * b.linear_tokens(b.norm1(x).transpose(1, 2)).transpose(1, 2)
+            x = x + b.ls2 * b.mlp_channels["fc2"](F.gelu(b.mlp_channels["fc1"](b.norm2(x))))
+        return transformers.modeling_outputs.ImageClassifierOutput(logits=self.head(self.norm(x).mean(1)))
+
+
+def named_resmlp(m):
+    out, same = {}, lambda t: t
+
+    def module(ours, of, see=same):
+        names = ("alpha", "beta") if isinstance(of, Affine) else ("weight", "bias")
+        out[ours + ".weight"], out[ours + ".bias"] = (getattr(of, names[0]), see), (getattr(of, names[1]), same)
+
+    module("vision.patch_embed", m.stem["proj"], lambda t: t.reshape(t.shape[0], -1))
+    for l, b in enumerate(m.blocks):
+        at = f"vision.layers.{l}."
+        module(at + "attn_norm", b.norm1)
+        module(at + "mix", b.linear_tokens)
+        module(at + "mlp_norm", b.norm2)
+        module(at + "mlp.up", b.mlp_channels["fc1"])
+        module(at + "mlp.down", b.mlp_channels["fc2"])
+        out[at + "attn_scale"], out[at + "mlp_scale"] = (b.ls1, same), (b.ls2, same)
+    module("vision.final_norm", m.norm)
+    module("classes", m.head)
+    return out
+
+
+def make_resmlp(seed, side=4, p=2):
+    """No library here has it, and no class of transformers: the file has its weights too."""
+    if sys.argv[1:] and "resmlp" not in sys.argv[1:]:
+        return
+    g = torch.Generator().manual_seed(seed)
+    m = ResMLP(side, p, 10, 24, 2)
+    heat(m, seed)
+    images = torch.randn(N, 3, p * side, p * side, generator=g).float().double()
+    soft = torch.softmax(2 * torch.randn(N, LABELS, generator=g), -1)
+    logits = m(images).logits
+    loss = F.cross_entropy(logits, soft)
+    loss.backward()
+    view = named_resmlp(m)
+    assert len(view) == len(list(m.parameters()))
+    with torch.no_grad():
+        e = copy.deepcopy(m).bfloat16()(images.bfloat16()).logits.double() - logits
+    with h5py.File(os.path.join(HERE, "resmlp.h5"), "w", libver="v110") as f:
+        for k, (w, see) in view.items():
+            f.create_dataset("g/" + k, data=see(w.grad).numpy().astype("f4"))
+            f.create_dataset("w/" + k, data=see(w.detach()).numpy().astype("f4"))
+        f.create_dataset("pixels", data=torch.cat([F.unfold(i[None], p, stride=p)[0].T for i in images]).numpy().astype("f4"))
+        f.create_dataset("soft", data=soft.numpy())
+        f.create_dataset("teacher", data=np.zeros((N, 1), "i4"))
+        f.create_dataset("logits", data=logits.detach().numpy())
+        f.create_dataset("loss", data=np.array([[loss.item()]]))
+        f.create_dataset("bf16_rms", data=np.array([[float(e.norm() / logits.norm())]]))
+        for k, v in zip(("loss", "norm"), adamw(m, images, soft)):
+            f.create_dataset("train." + k, data=np.array([v]))
+    print("resmlp loss", loss.item(), os.path.getsize(os.path.join(HERE, "resmlp.h5")), "bytes")
+
+
+make_resmlp(7)

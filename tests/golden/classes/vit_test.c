@@ -92,6 +92,18 @@ struct how {
     enum lf_dtype compute;
 };
 
+/* Those of the file, where no checkpoint has them. */
+static void read_weights(lf_pstore *ps)
+{
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        char name[128];
+        snprintf(name, sizeof name, "w/%s", lf_pstore_desc(ps, i)->name);
+        float *x = read_set(name, H5T_NATIVE_FLOAT, 4);
+        must(lf_pstore_write(ps, i, LF_F32, x, &err));
+        free(x);
+    }
+}
+
 /* n pictures at once, with room for `more` besides. */
 static struct model *open_model(const lf_model_config *c, int n, int more, const struct how *how)
 {
@@ -127,6 +139,7 @@ static void bind(struct model *m, const lf_model_config *c)
     must(lf_exec_record_write(m->ex, &rec, &err));
 }
 
+/* ckpt NULL: with the weights of the file. */
 static struct model *make_with(const lf_model_config *c, const char *ckpt, int n, int more,
                                const struct how *how)
 {
@@ -136,8 +149,12 @@ static struct model *make_with(const lf_model_config *c, const char *ckpt, int n
     if (how->optimizer)
         must(lf_plan_optimizer(m->plan, &adam, &err));
     bind(m, c);
-    must(lf_ckpt_open(&ck, ckpt, 1, &err));
-    must(lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, &err));
+    if (ckpt) {
+        must(lf_ckpt_open(&ck, ckpt, 1, &err));
+        must(lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, &err));
+    } else {
+        read_weights(m->ps);
+    }
     lf_ckpt_close(ck);
     return m;
 }
@@ -362,6 +379,15 @@ static void noticed(const lf_model_config *c, const char *ckpt, const char *key,
     drop(m);
 }
 
+static void exchanged(struct model *m, const char *a, const char *b)
+{
+    swap(m->ps, a, b);
+    forward(m, 0);
+    const double e = logits_apart(m, 0);
+    tap_ok(e > 1e-3, "%s in the place of %s is noticed: %.2g", a, b, e);
+    swap(m->ps, a, b);
+}
+
 static void test_model(const lf_model_config *c, const char *ckpt)
 {
     const char *name = "none";
@@ -374,10 +400,12 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     tap_ok(g < 1e-5, "and the gradients of all %d tensors: %.2g (%s)", lf_pstore_count(m->ps), g,
            name);
     free(want);
-    swap(m->ps, "vision.layers.0.attn.q.weight", "vision.layers.0.attn.k.weight");
-    forward(m, 0);
-    const double s = logits_apart(m, 0);
-    tap_ok(s > 1e-3, "queries in the place of keys are noticed: %.2g", s);
+    if (c->vision.conv_taps)
+        exchanged(m, "vision.layers.1.conv.weight", "vision.layers.2.conv.weight");
+    else if (c->vision.mix_patches)
+        exchanged(m, "vision.layers.0.mix.weight", "vision.layers.1.mix.weight");
+    else
+        exchanged(m, "vision.layers.0.attn.q.weight", "vision.layers.0.attn.k.weight");
     drop(m);
     m = make(c, ckpt, 1, 2);
     double worst = 0;
@@ -387,7 +415,10 @@ static void test_model(const lf_model_config *c, const char *ckpt)
     }
     tap_ok(worst < 1e-5, "one by one, in room for three: %.2g", worst);
     drop(m);
-    noticed(c, ckpt, "vision.norm_eps", "0.01");
+    if (c->vision.affine)
+        noticed(c, ckpt, "vision.affine", "no");
+    else
+        noticed(c, ckpt, "vision.norm_eps", "0.01");
     noticed(c, ckpt, "vision.activation", "gelu_quick");
     if (c->classes.read == LF_CLASS_FIRST)
         noticed(c, ckpt, "classes.read", "mean");
@@ -409,15 +440,6 @@ static void swap_patches(lf_pstore *ps, const char *name, int a, int b)
         }
     must(lf_pstore_write(ps, i, LF_F32, x, &err));
     free(x);
-}
-
-static void exchanged(struct model *m, const char *a, const char *b)
-{
-    swap(m->ps, a, b);
-    forward(m, 0);
-    const double e = logits_apart(m, 0);
-    tap_ok(e > 1e-3, "%s in the place of %s is noticed: %.2g", a, b, e);
-    swap(m->ps, a, b);
 }
 
 /* What cosines are multiplied by is 100 at most, whatever its number is. */
@@ -475,6 +497,62 @@ static void test_stages(const lf_model_config *c, const char *ckpt)
     }
 }
 
+static void refused(const lf_model_config *c, const char *key, const char *value, const char *says)
+{
+    lf_model_config d = *c;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_model_config_set(&d, key, value, "test.ini:2:1", &e);
+    rc = rc != 0 ? rc : lf_model_config_finish(&d, &e);
+    tap_ok(rc == LF_EINVAL && strstr(e.text, says), "%s = %s: %s", key, value, e.text);
+}
+
+/* Rows of the taps of a layer's convolution become columns. */
+static void turn_taps(lf_pstore *ps, const char *name)
+{
+    enum { SIDE_OF = 7, ALL = SIDE_OF * SIDE_OF };
+    const int i = lf_pstore_find(ps, name);
+    const int64_t n = lf_pstore_desc(ps, i)->dims[0];
+    float *x = need(calloc((size_t)(n * ALL), 4));
+    must(lf_pstore_read(ps, i, LF_P_MASTER, x, (size_t)(n * ALL) * 4, &err));
+    for (int64_t c = 0; c < n; c++)
+        for (int u = 0; u < SIDE_OF; u++)
+            for (int v = 0; v < u; v++) {
+                float *p = x + c * ALL + u * SIDE_OF + v, *q = x + c * ALL + v * SIDE_OF + u,
+                      was = *p;
+                *p = *q;
+                *q = was;
+            }
+    must(lf_pstore_write(ps, i, LF_F32, x, &err));
+    free(x);
+}
+
+/* Convolutions, merges and the norm behind the mean of ConvNeXt. */
+static void test_convolutions(const lf_model_config *c, const char *ckpt)
+{
+    static const char first[] = "vision.layers.0.conv.weight";
+    struct model *m = make(c, ckpt, N, 0);
+    turn_taps(m->ps, first);
+    forward(m, 0);
+    const double e = logits_apart(m, 0);
+    tap_ok(e > 1e-3, "taps by columns are noticed: %.2g", e);
+    turn_taps(m->ps, first);
+    exchanged(m, "vision.layers.1.conv.bias", "vision.layers.1.mlp_norm.bias");
+    exchanged(m, "vision.layers.1.mlp_scale", "vision.layers.2.mlp_scale");
+    exchanged(m, "vision.pre_norm.weight", "vision.layers.0.merge_norm.weight");
+    for (int k = 0; k < 3; k += 2) {
+        char name[64];
+        snprintf(name, sizeof name, "vision.layers.%d.merge.weight", k);
+        swap_patches(m->ps, name, 1, 2);
+        forward(m, 0);
+        const double s = logits_apart(m, 0);
+        tap_ok(s > 1e-3, "patches of %s in rows are noticed: %.2g", name, s);
+        swap_patches(m->ps, name, 1, 2);
+    }
+    drop(m);
+    noticed(c, ckpt, "classes.norm_eps", "0.1");
+    refused(c, "vision.heads", "2", "is of attention");
+}
+
 /* What a branch adds, times a number: the numbers of its last matrix and bias, times it. */
 static void scale(lf_pstore *ps, const char *name, float by)
 {
@@ -519,7 +597,10 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     float *keep = need(calloc((size_t)(branches * N), sizeof *keep)), one[LABELS], two[LABELS];
     for (int k = 0; k < branches; k++) {
         char name[64];
-        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2, last[c->vision.out_norm][k % 2]);
+        if (c->vision.conv_taps && k % 2 == 0) /* there is one branch */
+            continue;
+        snprintf(name, sizeof name, "vision.layers.%d.%s", k / 2,
+                 c->vision.mix_patches && k % 2 == 0 ? "mix" : last[c->vision.out_norm][k % 2]);
         scale(b->ps, name, by[k % 4]);
         for (int i = 0; i < N; i++)
             keep[k * N + i] = by[k % 4];
@@ -540,7 +621,7 @@ static void test_paths(const lf_model_config *c, const char *ckpt)
     tap_ok(z < 1e-5 && g < 1e-5 && all > 0, "branches are multiplied: %.2g, gradients %.2g", z, g);
     memcpy(one, a->z[0], sizeof one);
     memcpy(two, a->z[0] + LABELS, sizeof two);
-    keep[1] = 0;
+    keep[c->vision.conv_taps ? N + 1 : 1] = 0;
     forward_kept(a, 0, keep);
     tap_ok(memcmp(one, a->z[0], sizeof one) == 0 && memcmp(two, a->z[0] + LABELS, sizeof two) != 0,
            "of the picture that leaves one out alone");
@@ -655,15 +736,6 @@ static void test_loss(void)
            "ranks count larger numbers, and equal ones before");
 }
 
-static void refused(const lf_model_config *c, const char *key, const char *value, const char *says)
-{
-    lf_model_config d = *c;
-    lf_err e = LF_ERR_INIT;
-    int rc = lf_model_config_set(&d, key, value, "test.ini:2:1", &e);
-    rc = rc != 0 ? rc : lf_model_config_finish(&d, &e);
-    tap_ok(rc == LF_EINVAL && strstr(e.text, says), "%s = %s: %s", key, value, e.text);
-}
-
 static void test_descriptions(const lf_model_config *c)
 {
     refused(c, "layers", "2", "it; leave it out");
@@ -682,9 +754,40 @@ static void test_descriptions(const lf_model_config *c)
     json_decref(o);
 }
 
+/* A ResMLP: no library that is asked here has one, so the file has its weights. */
+static void test_resmlp(const char *path)
+{
+    static const char *const keys[][2] = {{"vision.family", "resmlp"}, {"vision.layers", "2"},
+                                          {"vision.hidden", "10"},     {"vision.ffn", "24"},
+                                          {"vision.patch_dim", "12"},  {"vision.grid", "4"},
+                                          {"classes.labels", "5"},     {"classes.read", "mean"}};
+    lf_model_config c;
+    lf_model_config_defaults(&c);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        must(lf_model_config_set(&c, keys[i][0], keys[i][1], "test.ini:1:1", &err));
+    must(lf_model_config_finish(&c, &err));
+    SIDE = (int)c.vision.grid;
+    EACH = SIDE * SIDE;
+    K = (int)c.vision.patch_dim;
+    if ((file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT)) < 0)
+        tap_bail("cannot read %s", path);
+    TAP(7, test_model(&c, NULL));
+    struct model *m = make(&c, NULL, N, 0);
+    exchanged(m, "vision.layers.0.attn_scale", "vision.layers.0.mlp_scale");
+    exchanged(m, "vision.layers.1.attn_norm.weight", "vision.layers.1.attn_norm.bias");
+    exchanged(m, "vision.layers.0.mix.bias", "vision.layers.1.mix.bias");
+    drop(m);
+    TAP(2, test_training(&c, NULL));
+    TAP(2, test_paths(&c, NULL));
+    refused(&c, "vision.heads", "2", "is of attention");
+    refused(&c, "vision.grid", "0", "needs grid");
+    refused(&c, "vision.class_token", "yes", "does not go together");
+    H5Fclose(file);
+}
+
 int main(void)
 {
-    static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2"};
+    static const char *const names[] = {"vit", "deit", "deit-taught", "swin", "swinv2", "convnext"};
     const char *src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".", *dir = tap_tmpdir();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512], from[512], out[512], ckpt[600];
@@ -712,14 +815,19 @@ int main(void)
             TAP(8, test_descriptions(&c));
         if (c.vision.shifted)
             TAP(c.vision.cosine ? 9 : 6, test_stages(&c, out));
-        if (c.vision.shifted)
+        if (c.vision.conv_taps)
+            TAP(8, test_convolutions(&c, out));
+        if (c.vision.stage_layers.n)
             TAP(2, test_training(&c, out));
-        if (i == 0 || c.vision.shifted)
+        if (i == 0 || c.vision.stage_layers.n)
             TAP(2, test_paths(&c, out));
         if (i == 0)
             TAP(3, test_probe(&c, out));
         H5Fclose(file);
     }
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/golden/classes/resmlp.h5", src);
+    TAP(17, test_resmlp(path));
     TAP(2, test_loss());
     return tap_done();
 }

@@ -64,7 +64,7 @@ static void test_told(const char *type, bool known)
         const char *type, *class;
     } names[] = {{"vit", "ViT"},       {"deit", "DeiT"},       {"clip", "CLIP"},
                  {"siglip", "Siglip"}, {"siglip2", "Siglip2"}, {"dinov2", "Dinov2"},
-                 {"swin", "Swin"},     {"swinv2", "Swinv2"}};
+                 {"swin", "Swin"},     {"swinv2", "Swinv2"},   {"convnext", "ConvNext"}};
     lf_err err = LF_ERR_INIT;
     char class[64] = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -25,7 +25,7 @@ MAPS = (("causal", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
         ("seq2seq", modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES))
 TOLD = modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
 ENCODERS = {"clip", "siglip", "siglip2", "dinov2"}
-KNOWN = {"vit", "deit", "swin", "swinv2"}
+KNOWN = {"vit", "deit", "swin", "swinv2", "convnext"}
 SAME = {"smolvlm": "idefics3", "camembert": "roberta"}
 
 

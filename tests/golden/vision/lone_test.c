@@ -339,6 +339,7 @@ int main(void)
         {"vision/lone/deit-taught", NULL, "deit-taught", 0, "deit-taught"},
         {"vision/lone/swin", NULL, "swin", 0, "swin"},
         {"vision/lone/swinv2", NULL, "swinv2", 0, "swinv2"},
+        {"vision/lone/convnext", NULL, "convnext", 0, "convnext"},
     };
     src = getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : ".";
     dir = tap_tmpdir();
