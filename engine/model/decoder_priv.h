@@ -138,6 +138,8 @@ lf_val lf_dec_see(struct lf_dec_build *b, lf_val x);
 lf_val lf_dec_deep(struct lf_dec_build *b, lf_val x, int64_t l);
 /* Checks that a chunk is one of this model. */
 int lf_dec_check_chunk(const lf_model_config *c, const struct lf_decoder_chunk *k, lf_err *err);
+/* Refuses layouts that cannot divide the model. */
+int lf_dec_check_layout(const lf_model_config *c, const struct lf_layout *of, lf_err *err);
 /* Are there layers with experts before layer `cut`, and from it on? Then what they count
  * crosses. */
 bool lf_dec_load_crosses(const struct lf_dec_build *b, int64_t cut);

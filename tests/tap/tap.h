@@ -69,8 +69,8 @@ int tap_done(void);
  * left or LF_TEST_ON_DISK is set. */
 const char *tap_tmpdir(void);
 
-/* The larger of two errors. NaN is larger than any: fmax would drop it, and a test whose results are
- * not numbers would pass. */
+/* The larger of two errors. NaN is larger than any: fmax would drop it, and a test whose results
+ * are not numbers would pass. */
 static inline double tap_worse(double a, double b)
 {
     return a > b || a != a ? a : b;
