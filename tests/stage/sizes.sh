@@ -202,15 +202,15 @@ numbers() {
 # Those whose smallest value contradicts the others in the run, or makes it one that is refused.
 apart() {
     case ${1%:*} in
-    pretrain) echo expert_tensor tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
-    megatron) echo expert_tensor tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
-    sft) echo expert_tensor tokens batch_tokens decay fp8_edges max_patches max_tiles source_length ;;
+    pretrain) echo expert_tensor separator begin_token ema_start tokens batch_tokens decay fp8_edges megatron_seed megatron_samples max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
+    megatron) echo expert_tensor separator begin_token ema_start tokens batch_tokens decay fp8_edges max_docs max_patches max_tiles mask_ratio mask_token mask_share mask_random mask_kept repeats rand_ops rand_magnitude moco_hidden moco_dim source_length span_length sentinel_token sentinels begin_token ;;
+    sft) echo expert_tensor ema_start tokens batch_tokens decay fp8_edges max_patches max_tiles source_length ;;
     tokens)
-        echo expert_tensor steps batch batch_tokens warmup fp8_edges max_patches max_tiles source_length
+        echo expert_tensor ema_start steps batch batch_tokens warmup fp8_edges max_patches max_tiles source_length
         echo sample_interval sample_rows sample_tokens
         ;;
-    rm) echo expert_tensor tokens batch_tokens decay seq_length max_patches max_tiles labels separator temperature ;;
-    dpo | kto) echo expert_tensor tokens batch_tokens decay seq_length max_patches max_tiles ;;
+    rm) echo expert_tensor ema_start tokens batch_tokens decay seq_length max_patches max_tiles labels separator temperature ;;
+    dpo | kto) echo expert_tensor ema_start tokens batch_tokens decay seq_length max_patches max_tiles ;;
     grpo)
         echo expert_tensor samples max_prompt critic_warmup reward_retries ptx_batch max_patches max_tiles
         echo reference_tensor reward_tensor critic_tensor

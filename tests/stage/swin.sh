@@ -101,7 +101,7 @@ wrong() { # wrong WORDS KEY VALUE [INI]: with this key, in place of what stood t
     "$pretrain" --config "$dir/wrong.ini" --out "$dir/wrong" >"$dir/stdout" 2>"$dir/err"
     says "$1" "$2 = $3: $1"
 }
-wrong "with vision.stage_layers pictures have the 7 x 7 patches of vision.grid" vision.grid 7
+wrong "pictures of this encoder have the 7 x 7 patches of vision.grid" vision.grid 7
 wrong "its tables of distances have more than there are" vision.window 4
 wrong "shifted needs window" vision.window 0
 wrong "give a larger max_patches" vision.grid 12
