@@ -77,3 +77,15 @@ AC_DEFUN([LF_EMU_FMA], [
   AS_IF([test $lf_cv_fma = yes], [LF_EMU_CFLAGS=-mfma])
   AC_SUBST([LF_EMU_CFLAGS])
 ])
+dnl LF_TARGET_CLONES: does the compiler make a function several times, and the loader take the one for the processor? For loops over whole numbers,
+dnl whose results no set of instructions changes. Not with sanitizers, which are not ready yet when the loader asks.
+AC_DEFUN([LF_TARGET_CLONES], [
+  AC_MSG_CHECKING([whether $CC makes clones of functions for processors])
+  AC_LINK_IFELSE([AC_LANG_SOURCE([[
+__attribute__((target_clones("arch=x86-64-v4", "avx2", "default"))) int sum(const int *a, int n);
+__attribute__((target_clones("arch=x86-64-v4", "avx2", "default"))) int sum(const int *a, int n) { int s = 0; while (n) s += a[--n]; return s; }
+int main(void) { const int a[] = {1, -1}; return sum(a, 2); }]])], [lf_clones=yes], [lf_clones=no])
+  AS_IF([test "${enable_sanitizers:-no}" != no], [lf_clones=no])
+  AC_MSG_RESULT([$lf_clones])
+  AS_IF([test $lf_clones = yes], [AC_DEFINE([HAVE_TARGET_CLONES], [1], [the compiler makes clones of functions for processors])])
+])
