@@ -622,7 +622,7 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    TAP(624, test_tables());
+    TAP(630, test_tables());
     TAP(6, test_errors());
     TAP(2, test_divided());
     TAP(15, test_first_values());
