@@ -64,6 +64,41 @@ fits 2,2,4 128 2048 32 1024 full
 fits 4,2,4 192 6144 48 1536 full
 fits 2,4,4 256 4096 64 1024 full
 
+# T5 with 24 layers of 1,024 channels on each side at the same layouts, and Swin-B, whose ranks share the batch.
+t5() { # t5 DATA TENSOR PIPELINE MICRO GLOBAL RECOMPUTE: total in $most
+    {
+        printf '[stage]\ndata = %s\nsteps = 10\nprecision = bf16\nobjective = span\nseq_length = 512\nsource_length = 512\nsentinel_token = 32099\n' "$dir/data"
+        sed 's/^layers = .*/layers = 24/; s/^encoder_layers = .*/encoder_layers = 24/; s/^hidden = .*/hidden = 1024/; s/^heads = .*/heads = 16/; s/^ffn = .*/ffn = 4096/' \
+            "$LF_SRCDIR/models/t5-base.ini"
+    } >"$dir/libai.ini"
+    "$pretrain" --config "$dir/libai.ini" --plan --ranks $(($1 * $2 * $3)) --tensor "$2" --pipeline "$3" --micro-batch "$4" --batch "$5" --recompute "$6" \
+        >"$dir/stdout" 2>"$dir/err"
+    most=$(largest)
+}
+swin() { # swin DATA MICRO ZERO RECOMPUTE
+    { printf '[stage]\ndata = %s\nobjective = classes\nsteps = 10\nprecision = bf16\n' "$dir/data"; cat "$LF_SRCDIR/models/swin-base.ini"; } >"$dir/libai.ini"
+    "$pretrain" --config "$dir/libai.ini" --plan --ranks "$1" --micro-batch "$2" --batch $(($1 * $2)) --max-patches $(($2 * 3136)) --max-tiles "$2" --zero "$3" \
+        --recompute "$4" >"$dir/stdout" 2>"$dir/err"
+    most=$(largest)
+}
+other() { # other NAME WORDS...: planned, and fits
+    _what=$*
+    "$@"
+    [ "${LF_SHOW:-0}" = 0 ] || awk -v w="$_what" -v b="${most:-0}" 'BEGIN { printf "| %s | %.1f |\n", w, b / 1e9 }'
+    [ "${most:-0}" -gt 0 ] && [ "$most" -lt 32000000000 ]
+    ok $? "$_what: $most bytes" "$(cat "$dir/err")"
+}
+other t5 1 1 1 16 16 full
+other t5 1 4 1 64 512 full
+other t5 1 1 4 64 512 full
+other t5 2 2 1 64 1024 full
+other t5 2 2 4 64 1024 full
+other t5 4 2 4 96 3072 full
+other swin 1 32 0 none
+other swin 8 32 0 none
+other swin 8 32 3 none
+other swin 32 128 1 full
+
 # With everything computed again a layer holds what it reads, of each micro-batch under way, and nothing that ranks sum or gather: 16,384 rows of 1,024 channels in
 # bf16, which ranks that divide rows have a quarter of each. Sums in f32 would be two more of them each.
 held() { # held MODEL OPTIONS...: bytes of activations of a layer
@@ -81,4 +116,4 @@ for m in bert gpt2; do
     is "$(held $m)" $((16384 * 1024 * 2)) "$m, tensor = 4: a layer more holds its input"
     is "$(held $m --sequence-parallel)" $((16384 * 1024 * 2 / 4)) "  rows divided: a quarter of it"
 done
-finish 21
+finish 31
