@@ -75,7 +75,16 @@ const char *lf_cause_signal(int sig)
     }
 }
 
-void lf_cause_say(const char *by, const char *cls, const char *reason)
+/* A rank that hangs is none that ended. */
+static bool by_watchdog(const char *dir)
+{
+    lf_cause c;
+    return lf_cause_load(&c, dir, NULL) == 0 && strcmp(c.by, LF_CAUSE_WATCH) == 0 &&
+           strcmp(c.cls, "rank") == 0;
+}
+
+/* over: in the place of what the watchdog said. */
+static void record(const char *by, const char *cls, const char *reason, bool over)
 {
     const char *dir = getenv(LF_CAUSE_DIR_ENV);
     if (!dir || dir[0] == '\0')
@@ -91,11 +100,22 @@ void lf_cause_say(const char *by, const char *cls, const char *reason)
     json_t *o =
         json_pack("{s:i, s:s, s:s, s:s}", "lf_cause", 1, "class", cls, "reason", line, "by", by);
     char *text = o ? lf_json_dump(o, NULL) : NULL;
-    if (path && text)
-        lf_io_publish(path, text, strlen(text), 0640, NULL);
+    if (path && text && lf_io_publish(path, text, strlen(text), 0640, NULL) != 0 && over &&
+        by_watchdog(dir))
+        lf_io_replace(path, text, strlen(text), 0640, NULL);
     free(text);
     free(path);
     json_decref(o);
+}
+
+void lf_cause_say(const char *by, const char *cls, const char *reason)
+{
+    record(by, cls, reason, false);
+}
+
+void lf_cause_saw(const char *by, const char *cls, const char *reason)
+{
+    record(by, cls, reason, true);
 }
 
 int lf_cause_load(lf_cause *out, const char *dir, lf_err *err)

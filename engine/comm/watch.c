@@ -182,7 +182,7 @@ static void end_job(lf_watch *w, const char *cls, const char *text)
             errno = 0; /* nobody listens: the exit code remains */
     }
     pthread_create(&t, NULL, last_resort, NULL);
-    lf_cause_say("watchdog", cls, text);
+    lf_cause_say(LF_CAUSE_WATCH, cls, text);
     lf_boot_abort(w->job->boot, LF_COMM_EXIT, text);
     sleep(LAST_S);
     _exit(LF_COMM_EXIT);

@@ -96,7 +96,7 @@ static void accuse(const char *cls, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     say("%s", text);
-    lf_cause_say("loong-flow launch", cls, text);
+    lf_cause_saw("loong-flow launch", cls, text);
 }
 
 static void to_node(struct hub *h, int node, struct lf_frame_head f, const void *data)

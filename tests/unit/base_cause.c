@@ -78,11 +78,34 @@ static void test_odd_files(const char *dir)
            "a file that is something else says nothing");
 }
 
+/* Who saw the end of a process knows more than the watchdog, and no more than others. */
+static void test_saw(const char *dir)
+{
+    static const struct {
+        const char *by, *cls, *stays;
+    } first[] = {{LF_CAUSE_WATCH, "rank", "launcher"},
+                 {LF_CAUSE_WATCH, "hang", LF_CAUSE_WATCH},
+                 {"lf-eval", "rank", "lf-eval"}};
+    lf_cause c;
+    lf_err err = LF_ERR_INIT;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/" LF_CAUSE_FILE, dir);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        remove(path);
+        lf_cause_say(first[i].by, first[i].cls, "a rank is gone");
+        lf_cause_saw("launcher", "crash", "it had signal 11");
+        lf_cause_say(LF_CAUSE_WATCH, "rank", "a rank is gone");
+        tap_rc(lf_cause_load(&c, dir, &err), 0, &err, NULL, "something was said");
+        tap_str(c.by, first[i].stays, first[i].cls);
+    }
+}
+
 int main(void)
 {
     const char *dir = tap_tmpdir();
     TAP(13, test_classes());
     TAP(5, test_words(dir));
+    TAP(6, test_saw(dir));
     TAP(3, test_odd_files(dir));
     return tap_done();
 }
