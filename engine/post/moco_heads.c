@@ -176,6 +176,12 @@ static void normalise_back(double *d, const double *u, const double *spread, int
     }
 }
 
+/* max(0, x), and NaN of NaN, which fmax would make a 0 that looks like any other. */
+static double bent(double x)
+{
+    return x < 0 ? 0 : x;
+}
+
 /* Layers [0, end) over x, the rows of layer 0; the last one's result goes to y. */
 static void forward(const lf_moco_heads *h, struct lf_moco_rows *v, const struct lf_moco_weights *w,
                     const double *x, int end, double *y)
@@ -189,7 +195,7 @@ static void forward(const lf_moco_heads *h, struct lf_moco_rows *v, const struct
         for (int64_t i = 0; i < n * out; i++) {
             const double a = v->u[l][i];
             to[i] = lf_moco_bends(l)
-                        ? fmax(0, a * (double)w->gain[l][i % out] + (double)w->bias[l][i % out])
+                        ? bent(a * (double)w->gain[l][i % out] + (double)w->bias[l][i % out])
                         : a;
         }
         x = to;

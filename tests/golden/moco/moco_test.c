@@ -400,6 +400,23 @@ static void test_noticed(void)
     free(want);
 }
 
+/* What is no number in one row of the encoder or of its average stays none in every loss. */
+static void test_nan(void)
+{
+    struct model *m = make(2 * N, LF_F32);
+    for (int k = 0; k < 2; k++) {
+        int all = 0;
+        (void)step(m, 2 * N);
+        (k ? m->g : m->h)[0][3] = NAN;
+        (void)run_heads(m);
+        for (int i = 0; i < N; i++)
+            all += isnan(m->loss[k ? N + i : i]) && !m->right[k ? N + i : i];
+        tap_ok(all == N, "NaN in a row of the %s: %d of %d losses say so",
+               k ? "average" : "encoder", all, N);
+    }
+    drop(m);
+}
+
 /* ---- averages ---- */
 
 static void test_averages(void)
@@ -444,6 +461,7 @@ int main(void)
     TAP(2, test_step(2, "in five"));
     TAP(1, test_bf16());
     TAP(4, test_noticed());
+    TAP(2, test_nan());
     TAP(3, test_averages());
     H5Fclose(file);
     return tap_done();
