@@ -14,20 +14,21 @@
 
 static const struct {
     const char *ours, *theirs;
+    bool whole;
 } keys[LF_GEN_KEYS] = {
     [LF_GEN_TEMPERATURE] = {"temperature", "temperature"},
-    [LF_GEN_TOP_K] = {"top_k", "top_k"},
+    [LF_GEN_TOP_K] = {"top_k", "top_k", true},
     [LF_GEN_TOP_P] = {"top_p", "top_p"},
     [LF_GEN_MIN_P] = {"min_p", "min_p"},
     [LF_GEN_REPETITION_PENALTY] = {"repetition_penalty", "repetition_penalty"},
-    [LF_GEN_MAX_TOKENS] = {"max_tokens", "max_new_tokens"},
-    [LF_GEN_MIN_TOKENS] = {"min_tokens", "min_new_tokens"},
-    [LF_GEN_BEAMS] = {"beams", "num_beams"},
+    [LF_GEN_MAX_TOKENS] = {"max_tokens", "max_new_tokens", true},
+    [LF_GEN_MIN_TOKENS] = {"min_tokens", "min_new_tokens", true},
+    [LF_GEN_BEAMS] = {"beams", "num_beams", true},
     [LF_GEN_LENGTH_PENALTY] = {"length_penalty", "length_penalty"},
     [LF_GEN_EARLY_STOPPING] = {"early_stopping", "early_stopping"},
-    [LF_GEN_NO_REPEAT] = {"no_repeat_ngram_size", "no_repeat_ngram_size"},
-    [LF_GEN_FIRST_TOKEN] = {"first_token", "forced_bos_token_id"},
-    [LF_GEN_LAST_TOKEN] = {"last_token", "forced_eos_token_id"},
+    [LF_GEN_NO_REPEAT] = {"no_repeat_ngram_size", "no_repeat_ngram_size", true},
+    [LF_GEN_FIRST_TOKEN] = {"first_token", "forced_bos_token_id", true},
+    [LF_GEN_LAST_TOKEN] = {"last_token", "forced_eos_token_id", true},
 };
 
 const char *lf_gen_key_name(enum lf_gen_key k)
@@ -68,6 +69,10 @@ static int read_number(lf_gen_config *c, enum lf_gen_key k, json_t *v, const cha
                        lf_err *err)
 {
     c->value[k] = json_number_value(v);
+    if (keys[k].whole && json_is_number(v) &&
+        (c->value[k] > INT32_MAX || c->value[k] != floor(c->value[k])))
+        return lf_fail(err, LF_EFORMAT, "%s: %s = %g is no whole number of 0 to %d", path,
+                       keys[k].theirs, c->value[k], INT32_MAX);
     if (!json_is_number(v) || !isfinite(c->value[k]) ||
         (c->value[k] < 0 && k != LF_GEN_LENGTH_PENALTY))
         return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path, keys[k].theirs);
@@ -87,7 +92,7 @@ static int read_lengths(lf_gen_config *c, json_t *o, const char *path, lf_err *e
         json_t *v = json_object_get(o, lengths[i].theirs);
         if (!v || json_is_null(v) || c->has[lengths[i].k])
             continue;
-        if (!json_is_integer(v) || json_integer_value(v) < 0)
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
             rc = lf_fail(err, LF_EFORMAT, "%s: %s is no length", path, lengths[i].theirs);
         c->has[lengths[i].k] = json_integer_value(v) > 1;
         c->value[lengths[i].k] = (double)json_integer_value(v) - 1;

@@ -222,6 +222,8 @@ run raw --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl" --raw --ignore-eos 
 is "$(get raw 1 token_ids)" "$(get drawn 1 token_ids)" "--raw takes nothing of it"
 printf '{"top_p": "x"}' >"$dir/conf/generation_config.json"
 fails 1 "generation_config.json: top_p is no number" "a broken one is named" --tokenizer "$dir/conf" x
+printf '{"forced_eos_token_id": 1e300}' >"$dir/conf/generation_config.json"
+fails 1 "forced_eos_token_id = 1e+300 is no whole number" "and a token that is none" --tokenizer "$dir/conf" x
 printf '%s' '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{{ style }}{% endif %}' \
     >"$dir/chat.jinja"
 
@@ -371,4 +373,4 @@ is "$rc $(grep -c 'warning: max_tokens = 100000 is beyond the model.s context of
 run few $tok --max-tokens 20 "the house"
 is "$rc $(grep -c warning "$dir/err")" "0 0" "fewer are not"
 
-finish 134
+finish 135

@@ -291,8 +291,15 @@ for f in "rte.tsv --glue rte" "rte.jsonl --shape prompt"; do
 done
 grep -q '"n": 40' "$dir/s.rte.tsv/scores/results.json" && cmp -s "$dir/s.rte.tsv/scores/results.json" "$dir/s.rte.jsonl/scores/results.json"
 ok $? "and lf-score measures it so" "$(cat "$dir/s.rte.tsv/scores/results.json")"
+awk '{ print } NR == 3 { print "one text" }' "$dir/rte.tsv" >"$dir/hurt.tsv"
+"$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape prompt --glue rte --out "$dir/no" "$dir/hurt.tsv" 2>"$dir/err"
+says "hurt.tsv:4: it has 1 columns, and the first line of the file has 3; bad_rows = skip" "a line that is none, which files of QQP have, is told"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape prompt --glue rte --special-in-text token --bad-rows skip --out "$dir/hurt" "$dir/hurt.tsv"
+docs hurt
+cmp -s "$dir/rte.docs" "$dir/hurt.docs"
+ok $? "and left out where one says so" "$(cat "$dir/hurt.docs")"
 "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --glue rte --out "$dir/no" "$dir/rte.tsv" 2>"$dir/err"
 says "glue makes rows of prompts: say shape = prompt" "without its shape it is refused"
 "$stages/lf-score" --checkpoint "$dir/rte.model/checkpoint" --tokenizer "$dir/text/tokenizer" --glue mnlii --threads 1 --out "$dir/no" "$dir/rte.tsv" 2>"$dir/err"
 says "glue = mnlii is none of its tasks" "and so is a task that there is not"
-finish 59
+finish 61

@@ -110,8 +110,9 @@ static void test_file(void)
                strcmp(json_string_value(json_object_get(row, "prompt")), "bad") == 0,
            "line ends of any kind, blank lines and a mark at the beginning are none of it");
     json_decref(row);
-    tap_ok(lf_rowfile_next(&f, &err) < 0 && strstr(err.text, "dev.tsv:5: label = 'x'"),
-           "what is wrong is told with its place: %s", err.text);
+    tap_ok(lf_rowfile_next(&f, &err) == 1 && lf_rowfile_object(&f, &row, 0, &err) == LF_EFORMAT &&
+               strstr(err.text, "dev.tsv:5: label = 'x'") && lf_rowfile_next(&f, &err) == 0,
+           "what is wrong is told with its place, and is the row's fault: %s", err.text);
     lf_rowfile_close(&f);
 }
 

@@ -680,17 +680,25 @@ static int skip_mark(lf_corpus *c, lf_err *err)
     return rc;
 }
 
-/* The row of a line of GLUE; 0: it is none. */
+/* The row of a line of GLUE; 0: it is none. A line behind the first that is wrong is a row that
+ * cannot be read: files of the benchmark have some. */
 static int make_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
-    const int rc = lf_glue_row(&c->glue, r->raw, r->len, r->line, &c->row, err);
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_glue_row(&c->glue, r->raw, r->len, r->line, &c->row, &why);
+    const bool broken = rc == LF_EFORMAT && r->line > 1;
+    if (broken) {
+        lf_buf_clear(&c->row);
+        lf_buf_adds(&c->row, why.text);
+        rc = lf_buf_check(&c->row, &why);
+    }
     if (rc < 0)
-        return lf_err_prefix(err, "%s%s%s:%llu", c->files.v[c->at].path, c->member ? ": " : "",
-                             c->member ? c->member : "", (unsigned long long)r->line);
+        return lf_fail(err, rc, "%s%s%s:%llu: %s", c->files.v[c->at].path, c->member ? ": " : "",
+                       c->member ? c->member : "", (unsigned long long)r->line, why.text);
     r->raw = c->row.data;
     r->len = c->row.len;
-    r->form = LF_RECORD_JSON;
-    return rc;
+    r->form = broken ? LF_RECORD_BROKEN : LF_RECORD_JSON;
+    return broken ? 1 : rc;
 }
 
 /* The next record of the open member; 0: it has ended. */

@@ -108,8 +108,9 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
  * LF_CORPUS_NO_LINE: the record is no line. */
 enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
-/* What the bytes of a record are: text, a line of JSON, or a row of parquet (parquet/rowpack.h). */
-enum lf_corpus_form { LF_RECORD_TEXT, LF_RECORD_JSON, LF_RECORD_PACKED };
+/* What the bytes of a record are: text, a line of JSON, a row of parquet (parquet/rowpack.h),
+ * or, of a line of GLUE that is no row, why it is none. */
+enum lf_corpus_form { LF_RECORD_TEXT, LF_RECORD_JSON, LF_RECORD_PACKED, LF_RECORD_BROKEN };
 
 /* One record: raw bytes, never empty, valid until the next call. rowjson.h says what a row is. */
 typedef struct lf_corpus_record {

@@ -196,6 +196,8 @@ int lf_row_json(json_t **out, const lf_corpus_record *r, unsigned flags, const c
         return unpack(out, &u, err);
     if (r->form == LF_RECORD_TEXT)
         return lf_fail(err, LF_EFORMAT, "%s: it is plain text, no row", where);
+    if (r->form == LF_RECORD_BROKEN)
+        return lf_fail(err, LF_EFORMAT, "%s: %.*s", where, (int)r->len, r->raw);
     const lf_shape_line line = {r->raw, r->len, (flags & LF_ROW_STRICT) != 0,
                                 (flags & LF_ROW_NUL) != 0};
     return lf_shape_json(out, &line, where, replaced, err);

@@ -3,13 +3,15 @@
  * Encoder-decoders beyond what families_test.c holds all families to: recomputation changes no bit,
  * a padding document may be empty on either axis, a source that is encoded once and targets over a
  * paged cache have the bits of packed documents, buckets of distances are those of transformers,
- * and what such a model is not divided by is refused by name. */
+ * and what such a model is not divided by is refused by name. And log-probabilities of answers, by
+ * decoders. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/layout.h"
+#include "engine/post/rm_score.h"
 #include "tests/golden/families/buckets.inc"
 #include "tests/golden/families/family.h"
 #include "tests/tap/tap.h"
@@ -355,10 +357,80 @@ static void test_buckets(void)
     tap_ok(wrong == 0 && seen > 1000, "%d buckets of distances are those of transformers", seen);
 }
 
+/* ---- how likely answers are ---- */
+
+/* log p(token) by the reference, at a row. */
+static double likely(const family *f, int64_t row, int32_t token)
+{
+    const double *z = f->logits + row * f->vocab;
+    double sum = 0;
+    for (int64_t v = 0; v < f->vocab; v++)
+        sum += exp(z[v] - z[token]);
+    return -log(sum);
+}
+
+enum { TEXT_MOST = 200 };
+struct answer {
+    int32_t tokens[TEXT_MOST];
+    char said[TEXT_MOST];
+    size_t n;
+    double want;
+};
+
+/* Document d as lf-score has it: the prompt is of one token or more, and some tokens stand unsaid
+ * behind the first that is said. */
+static void make_answer(const family *f, int64_t d, struct answer *a)
+{
+    *a = (struct answer){.n = (size_t)f->length};
+    memcpy(a->tokens, f->tokens + d * f->length, a->n * sizeof *a->tokens);
+    for (int64_t i = 1 + d % 3; i < f->length; i++) {
+        a->said[i] = i % 3 != 1;
+        a->want += a->said[i] ? likely(f, d * f->length + i - 1, a->tokens[i]) : 0;
+    }
+}
+
+/* lf_rm_score of decoders against the logits of transformers, whatever shares a batch. What it
+ * says of encoder-decoders is held against their generation by tests/stage/seq2seq.sh. */
+static void test_answers(const char *name)
+{
+    static struct answer a[8];
+    family *f = family_open(name);
+    lf_rm_text text[8];
+    float got[8];
+    char checkpoint[4096];
+    const size_t n = (size_t)f->docs;
+    double worst = 0;
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint", f->tmp);
+    if (n > 8 || f->length > TEXT_MOST)
+        tap_bail("%s: %zu documents of %lld tokens", name, n, (long long)f->length);
+    for (size_t d = 0; d < n; d++) {
+        make_answer(f, (int64_t)d, &a[d]);
+        text[d] = (lf_rm_text){.tokens = a[d].tokens, .n = a[d].n, .said = a[d].said};
+    }
+    for (int64_t at_once = 1; at_once <= 3; at_once++) {
+        lf_rm *r = NULL;
+        const struct lf_rm_opts o = {.threads = 2,
+                                     .max_context = f->length,
+                                     .rows = at_once * f->length + 1,
+                                     .docs = 8,
+                                     .reading = {.answers = true, .end = -1}};
+        need(!lf_rm_open(&r, checkpoint, &o, &err) && !lf_rm_score(r, text, n, got, NULL, &err),
+             name);
+        for (size_t d = 0; d < n; d++)
+            worst = tap_worse(worst, fabs((double)got[d] - a[d].want) / fabs(a[d].want));
+        lf_rm_close(r);
+    }
+    tap_ok(n > 1 && worst < 1e-5,
+           "%s: log-probabilities of %zu answers by transformers, off by %.2g", name, n, worst);
+    family_close(f);
+}
+
 int main(void)
 {
     static const char *const names[] = {"t5", "umt5", "bart"};
     TAP(1, test_buckets());
+    TAP(1, test_answers("qwen3"));
+    TAP(1, test_answers("gpt2"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         family *f = family_open(names[i]);
         TAP(2, test_gradients(f));
