@@ -176,7 +176,7 @@ const struct lf_hf_family lf_hf_clip = {
     .switches = clip_switches,
     .keys = clip_keys,
     .rows = clip_rows,
-    .sight = SIGHT(clip_text, "clip_text_model", .towers = clip_towers),
+    .sight = SIGHT(clip_text, "clip_text_model", .towers = clip_towers, .dicts = true),
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS};
 const struct lf_hf_family lf_hf_siglip = {

@@ -14,6 +14,7 @@
 
 #include "engine/base/json.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/families.h"
 #include "engine/convert/hf.h"
 #include "engine/graph/exec.h"
 #include "engine/graph/plan.h"
@@ -478,6 +479,29 @@ static void test_ends(const lf_model_config *c, const char *ckpt)
     tap_ok(written(c, "-1") == -1, "but none reads at the last one");
 }
 
+/* Files of transformers 4 have some parts twice, and the class lets the second win whole. */
+static void test_dicts(const char *from)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/config.json", from);
+    json_t *o = need(json_load_file(path, 0, NULL)), *text = json_object_get(o, "text_config"),
+           *vision = json_object_get(o, "vision_config"), *dict = need(json_deep_copy(text));
+    lf_model_config c;
+    json_object_del(dict, "layer_norm_eps");
+    json_object_del(dict, "model_type");
+    json_object_set_new(text, "layer_norm_eps", json_real(0.25));
+    json_object_set_new(o, "text_config_dict", dict);
+    json_object_set_new(o, "vision_config_dict", need(json_deep_copy(vision)));
+    json_object_set_new(vision, "layer_norm_eps", json_real(0.25));
+    must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
+    tap_ok(fabs(c.norm_eps - 1e-5) < 1e-12 && fabs(c.vision.norm_eps - 1e-5) < 1e-12,
+           "text_config_dict and vision_config_dict win: %g, %g", c.norm_eps, c.vision.norm_eps);
+    json_object_set_new(o, "text_config_dict", json_null());
+    must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
+    tap_ok(fabs(c.norm_eps - 0.25) < 1e-12, "but not where they are null: %g", c.norm_eps);
+    json_decref(o);
+}
+
 static void test_descriptions(const lf_model_config *c)
 {
     refused(c, "dual.read", "attention", "as wide as their encoder");
@@ -622,6 +646,7 @@ int main(void)
         if (i == 0) {
             TAP(9, test_descriptions(&c));
             TAP(5, test_ends(&c, out));
+            TAP(2, test_dicts(from));
         }
         H5Fclose(file);
     }
