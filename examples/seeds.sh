@@ -4,7 +4,7 @@
 #
 # usage: seeds.sh N EXAMPLE BUILD [DIR [DICTIONARY]]
 #   N          how many runs: seeds 1 to N
-#   EXAMPLE    encoder, spans, grpo, rlhf, scenes or classes, a folder beside this file
+#   EXAMPLE    encoder, spans, grpo, rlhf, scenes, classes or captions, a folder beside this file
 #   BUILD ..   as run.sh of the example takes them; run K goes to DIR/seed-K (default ./EXAMPLE-seeds), and is continued there
 #
 # Each run leaves its numbers in DIR/seed-K/numbers; printed are the mean of each, its standard error over the runs (their standard

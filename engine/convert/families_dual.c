@@ -69,6 +69,17 @@ static int read_clip_text(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                : 0;
 }
 
+/* A text without the token is read at its first one by the class, and here at its last one. */
+static int write_clip_text(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    (void)o;
+    return c->dual.end_token < 0
+               ? lf_fail(err, LF_EINVAL,
+                         "dual.end_token is not set: a CLIPModel reads a text at its first "
+                         "eos_token_id, so train with captions that end with a token")
+               : 0;
+}
+
 static int read_siglip_text(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t n = c->hidden;
@@ -88,7 +99,8 @@ static const struct lf_hf_family clip_text = {.name = "clip-text",
                                               .switches = clip_text_switches,
                                               .keys = clip_text_keys,
                                               .rows = text_rows,
-                                              .read = read_clip_text};
+                                              .read = read_clip_text,
+                                              .write = write_clip_text};
 static const struct lf_hf_family siglip_text = {.name = "siglip-text",
                                                 .model_type = "siglip_text_model",
                                                 .switches = siglip_text_switches,
@@ -164,7 +176,7 @@ const struct lf_hf_family lf_hf_clip = {
     .switches = clip_switches,
     .keys = clip_keys,
     .rows = clip_rows,
-    .sight = SIGHT(clip_text, "clip_text_model", .towers = clip_towers),
+    .sight = SIGHT(clip_text, "clip_text_model", .towers = clip_towers, .dicts = true),
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS};
 const struct lf_hf_family lf_hf_siglip = {

@@ -125,6 +125,10 @@ struct lf_hf_sight {
     bool first;            /* the decoder of files whose text_config has no model_type */
     /* The keys of text_config may stand in config.json itself. */
     bool flat;
+    /* text_config_dict and vision_config_dict, where they are objects, stand in place of
+     * text_config and vision_config: the class lets them win, with its defaults for what they lack
+     * (files of transformers 4, such as CLIP ViT-L/14). */
+    bool dicts;
     /* JSON: what the class of the decoder takes where text_config lacks a key, in published files;
      * NULL: nothing */
     const char *text_defaults;

@@ -67,24 +67,37 @@ static int split_flat(const struct lf_hf_family *f, struct parts *p)
     return bad;
 }
 
+/* A part of config.json, which is taken out of what is left. */
+static json_t *take_part(const struct lf_hf_sight *s, json_t *outer, json_t *config,
+                         const char *key)
+{
+    char dict[64];
+    json_t *part = json_object_get(config, key);
+    json_object_del(outer, key);
+    snprintf(dict, sizeof dict, "%s_dict", key);
+    if (s->dicts && json_is_object(json_object_get(config, dict))) {
+        part = json_object_get(config, dict);
+        json_object_del(outer, dict);
+    }
+    return part;
+}
+
 static int split(const struct lf_hf_family *f, json_t *config, const char *path, struct parts *p,
                  lf_err *err)
 {
     const char *key = lf_hf_text_key(f);
-    json_t *text = json_object_get(config, key), *vision = json_object_get(config, "vision_config");
+    if (!(p->outer = json_copy(config)))
+        return no_memory(err);
+    json_t *text = take_part(f->sight, p->outer, config, key),
+           *vision = take_part(f->sight, p->outer, config, "vision_config");
     if (!json_is_object(vision))
         return lf_fail(err, LF_EFORMAT, "%s: vision_config is missing or no object", path);
     const bool flat = f->sight->flat && (!text || json_is_null(text));
     if (!json_is_object(text) && !flat)
         return lf_fail(err, LF_EFORMAT, "%s: %s is missing or no object", path, key);
-    p->outer = json_copy(config);
-    p->vision = json_copy(vision);
-    if (!p->outer || !p->vision)
+    if (!(p->vision = json_copy(vision)) ||
+        (flat ? split_flat(f, p) : !(p->text = json_copy(text))))
         return no_memory(err);
-    if (flat ? split_flat(f, p) : !(p->text = json_copy(text)))
-        return no_memory(err);
-    json_object_del(p->outer, key);
-    json_object_del(p->outer, "vision_config");
     return 0;
 }
 

@@ -307,7 +307,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(dual.bias, "no"),
     BOOL(dual.padded, "no"),
     COUNT(dual.pad_token, 0, 1 << 24, "0"),
-    COUNT(dual.end_token, 0, 1 << 24, "0"),
+    COUNT(dual.end_token, -1, 1 << 24, "-1"),
     REAL(dual.scale_init, -100, 100, "2.6592600369327779"),
     REAL(dual.bias_init, -1000, 1000, "0"),
     BOOL(classes.norm, ""),
@@ -491,7 +491,9 @@ static int set_number(lf_model_config *c, const struct lf_model_key *k, const ch
 {
     int64_t n = 0;
     double x = 0;
-    int rc = k->type == LF_MK_COUNT ? lf_parse_count(&n, value, err) : lf_parse_f64(&x, value, err);
+    const int rc = k->type != LF_MK_COUNT ? lf_parse_f64(&x, value, err)
+                   : k->min < 0           ? lf_parse_i64(&n, value, err)
+                                          : lf_parse_count(&n, value, err);
     if (rc != 0)
         return lf_err_prefix(err, "%s: %s", where, k->name);
     if (k->type == LF_MK_COUNT)

@@ -255,7 +255,7 @@ typedef struct lf_dual_config {
     bool bias;      /* added to what a picture and a text are to each other */
     bool padded;    /* texts are filled up to max_positions */
     int64_t pad_token;
-    int64_t end_token; /* a text is read at its first token of this number; 0: at its last one */
+    int64_t end_token; /* a text is read at its first token of this number; -1: at its last one */
     double scale_init, bias_init; /* what both numbers are at first; the scale is an exponent */
 } lf_dual_config;
 

@@ -86,6 +86,9 @@ int lf_dual_check(const lf_model_config *c, lf_err *err)
                       "pictures are read behind all layers of the encoder (dual.dim)", err);
     if (c->dual.padded && c->vocab && c->dual.pad_token >= c->vocab)
         return refuse(c, "dual.pad_token", "it is no word of the vocabulary", err);
+    if (c->vocab && c->dual.end_token >= c->vocab)
+        return refuse(c, "dual.end_token",
+                      "it is no word of the vocabulary, so no text would be read at it", err);
     return check_text(c, err);
 }
 
@@ -433,7 +436,7 @@ static int check_text_tokens(const lf_dual_sight *s, const struct lf_dual_text *
 /* Where a text is read whose n tokens stand from row `at` on. */
 static int64_t read_at(const lf_dual_sight *s, int64_t at, int64_t n)
 {
-    for (int64_t k = 0; k < n && s->c.dual.end_token; k++)
+    for (int64_t k = 0; k < n && s->c.dual.end_token >= 0; k++)
         if (s->tokens[at + k] == s->c.dual.end_token)
             return at + k;
     return at + n - 1;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
+#include "engine/model/dual.h"
 #include "engine/train/loop_priv.h"
 
 /* Content of this much is read again at the start without being asked for: seconds, where training
@@ -304,8 +305,11 @@ static int check_words(lf_trainer *t, lf_err *err)
         most = other->vocab_size > most ? other->vocab_size : most;
     }
     /* captions end with it, so it changes no number; an export needs it */
-    if (lf_model_is_dual(&t->mc) && !t->mc.dual.padded && !t->mc.dual.end_token && info->eos_id > 0)
+    if (lf_model_is_dual(&t->mc) && !t->mc.dual.padded && t->mc.dual.end_token < 0)
         t->mc.dual.end_token = info->eos_id;
+    /* what was unknown where [model] leaves the vocabulary to the data */
+    if (lf_model_is_dual(&t->mc) && lf_dual_check(&t->mc, err) != 0)
+        return LF_EINVAL;
     char unused[240];
     if (lf_train_word_unused(unused, sizeof unused, t->c, t->mc.vocab, most))
         lf_train_log(t, 1, "%s", unused);

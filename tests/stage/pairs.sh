@@ -198,6 +198,10 @@ wrong "tensor: with objective = siglip ranks share the batch alone" "$dir/siglip
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
 wrong "dual.dim: towers of pictures and texts are trained with" "$dir/run.ini" --objective next_token --seq-length 16 --max-patches 0
 wrong "dual.bias: the loss of objective = clip knows none" "$dir/siglip.ini" --objective clip
+{ cat "$dir/siglip.ini" && echo "dual.pad_token = 5000"; } >"$dir/pad.ini"
+wrong "dual.pad_token: it is no word of the vocabulary" "$dir/pad.ini"
+{ cat "$dir/run.ini" && echo "dual.end_token = 5000"; } >"$dir/end.ini"
+wrong "dual.end_token: it is no word of the vocabulary" "$dir/end.ini"
 sed '/^dual.dim/d' "$dir/run.ini" >"$dir/none.ini"
 wrong "need towers of pictures and texts" "$dir/none.ini"
 sed 's/"text": "/"prompt": "<image>/' "$dir/rows.jsonl" >"$dir/into.jsonl"
@@ -207,4 +211,4 @@ wrong "has placeholders in its text" "$dir/some.ini" --data "$dir/into/shards"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 40
+finish 42

@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/json.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/families.h"
+#include "engine/convert/hf.h"
 #include "engine/graph/exec.h"
 #include "engine/graph/plan.h"
 #include "engine/model/dual.h"
@@ -147,6 +150,9 @@ static void record(struct model *m, int step)
     must(lf_exec_record_write(m->ex, &rec, &err));
 }
 
+/* Not 0: the second token of each text is 0, and the third is this one. */
+static int32_t third;
+
 /* Texts from `first` on. */
 static void feed_texts(struct model *m, int first)
 {
@@ -158,6 +164,10 @@ static void feed_texts(struct model *m, int first)
         t[i] = (struct lf_dual_text){rows + (first + i) * each, 0};
         while (t[i].n < each && t[i].tokens[t[i].n] >= 0)
             t[i].n++;
+        if (third) {
+            rows[(first + i) * each + 1] = 0;
+            rows[(first + i) * each + 2] = third;
+        }
     }
     must(lf_dual_sight_texts(m->sight, t, m->n, &err));
     free(rows);
@@ -422,6 +432,76 @@ static void refused(const lf_model_config *c, const char *key, const char *value
     tap_ok(rc == LF_EINVAL && strstr(e.text, says), "%s = %s: %s", key, value, e.text);
 }
 
+/* How far apart texts are that differ in their third token alone, behind a token 0. */
+static double behind(const lf_model_config *c, const char *ckpt, const char *end)
+{
+    lf_model_config d = *c;
+    must(lf_model_config_set(&d, "dual.end_token", end, "test.ini:3:1", &err));
+    must(lf_model_config_finish(&d, &err));
+    struct model *m = make(&d, ckpt, N, 0);
+    double *v = need(calloc((size_t)(N * m->width), sizeof *v));
+    record(m, 0);
+    for (third = 3; third < 5; third++) {
+        forward(m, 0);
+        if (third == 3)
+            memcpy(v, m->v[1], (size_t)(N * m->width) * sizeof *v);
+    }
+    third = 0;
+    const double e = apart(m->v[1], v, N * m->width);
+    free(v);
+    drop(m);
+    return e;
+}
+
+/* What eos_token_id a CLIPModel has; -1: it is refused for want of one. */
+static json_int_t written(const lf_model_config *c, const char *end)
+{
+    lf_model_config d = *c;
+    lf_err e = LF_ERR_INIT;
+    must(lf_model_config_set(&d, "dual.end_token", end, "test.ini:4:1", &err));
+    must(lf_model_config_finish(&d, &err));
+    json_t *o = lf_hf_config_write(lf_hf_family_for(&d, "clip", &err), &d, "float32", &e);
+    if (!o)
+        return strstr(e.text, "dual.end_token is not set") ? -1 : -2;
+    const json_int_t n =
+        json_integer_value(json_object_get(json_object_get(o, "text_config"), "eos_token_id"));
+    json_decref(o);
+    return n;
+}
+
+static void test_ends(const lf_model_config *c, const char *ckpt)
+{
+    refused(c, "dual.end_token", "40", "no word of the vocabulary");
+    const double zero = behind(c, ckpt, "0"), none = behind(c, ckpt, "-1");
+    tap_ok(zero < 1e-6, "token 0 ends a text: %.2g", zero);
+    tap_ok(none > 1e-3, "without a token it is read at its last one: %.2g", none);
+    tap_ok(written(c, "0") == 0, "a CLIPModel reads at token 0, too");
+    tap_ok(written(c, "-1") == -1, "but none reads at the last one");
+}
+
+/* Files of transformers 4 have some parts twice, and the class lets the second win whole. */
+static void test_dicts(const char *from)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/config.json", from);
+    json_t *o = need(json_load_file(path, 0, NULL)), *text = json_object_get(o, "text_config"),
+           *vision = json_object_get(o, "vision_config"), *dict = need(json_deep_copy(text));
+    lf_model_config c;
+    json_object_del(dict, "layer_norm_eps");
+    json_object_del(dict, "model_type");
+    json_object_set_new(text, "layer_norm_eps", json_real(0.25));
+    json_object_set_new(o, "text_config_dict", dict);
+    json_object_set_new(o, "vision_config_dict", need(json_deep_copy(vision)));
+    json_object_set_new(vision, "layer_norm_eps", json_real(0.25));
+    must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
+    tap_ok(fabs(c.norm_eps - 1e-5) < 1e-12 && fabs(c.vision.norm_eps - 1e-5) < 1e-12,
+           "text_config_dict and vision_config_dict win: %g, %g", c.norm_eps, c.vision.norm_eps);
+    json_object_set_new(o, "text_config_dict", json_null());
+    must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
+    tap_ok(fabs(c.norm_eps - 0.25) < 1e-12, "but not where they are null: %g", c.norm_eps);
+    json_decref(o);
+}
+
 static void test_descriptions(const lf_model_config *c)
 {
     refused(c, "dual.read", "attention", "as wide as their encoder");
@@ -563,8 +643,11 @@ int main(void)
         TAP(1, test_export(from, out, back));
         snprintf(back, sizeof back, "%s/tests/golden/dual/expected/%s.safetensors", src, names[i]);
         TAP(1, test_proof(out, back));
-        if (i == 0)
+        if (i == 0) {
             TAP(9, test_descriptions(&c));
+            TAP(5, test_ends(&c, out));
+            TAP(2, test_dicts(from));
+        }
         H5Fclose(file);
     }
     return tap_done();
