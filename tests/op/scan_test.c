@@ -4,7 +4,8 @@
  * for documents that end at, before and behind the borders of chunks; the backward against central
  * differences of that recurrence; rows that come in several calls bit for bit (invariant) or nearly
  * (fast); what stands in another document changes no bit. States that fade by e^-20 a row, beside
- * and before slow ones, take no digits from other rows, and their own decays' gradients have some.
+ * and before slow ones, take no digits from other rows, and their own decays' gradients have some;
+ * decays of 0, of next to 0 and of minus infinity meet in one document.
  */
 #include "config.h"
 
@@ -13,8 +14,8 @@
 #endif
 #include "tests/op/op_test.h"
 
-enum { DOCS = 6, PAD = 3, SAMPLES = 20, INPUTS = 6, MOST_DK = 37, MOST_DV = 43 };
-static const int64_t lengths[DOCS] = {1, 63, 64, 65, 70, 129};
+enum { DOCS = 10, PAD = 3, SAMPLES = 20, INPUTS = 6, MOST_DK = 37, MOST_DV = 43 };
+static const int64_t lengths[DOCS] = {1, 63, 64, 65, 70, 129, 15, 16, 17, 2};
 enum { Q, K, V, G, BETA, SKIP };
 static const char *const names[INPUTS] = {"q", "k", "v", "g", "beta", "skip"};
 
@@ -24,20 +25,23 @@ struct kind {
     const char *name;
     bool delta, channel, fixed, beta, skip, unit;
     int64_t heads, groups, dk, dv;
-    bool fades;
+    enum { STAYS, FADES, ENDS } decays; /* ENDS: none, nearly none, all, minus infinity */
 };
 static const struct kind kinds[] = {
-    {"ssd", false, false, false, true, true, false, 4, 2, 5, 4, false},
-    {"lightning", false, false, true, false, false, false, 3, 3, 6, 17, false},
-    {"delta", true, false, false, true, false, true, 4, 2, 6, 5, false},
-    {"delta, channels", true, true, false, true, false, true, 3, 3, 18, 7, false},
-    {"ssd, fading", false, false, false, true, false, false, 4, 2, 5, 4, true},
-    {"delta, fading", true, false, false, true, false, true, 4, 2, 6, 5, true},
-    {"delta, channels, fading", true, true, false, true, false, true, 3, 3, 18, 7, true},
+    {"ssd", false, false, false, true, true, false, 4, 2, 5, 4, STAYS},
+    {"lightning", false, false, true, false, false, false, 3, 3, 6, 17, STAYS},
+    {"delta", true, false, false, true, false, true, 4, 2, 6, 5, STAYS},
+    {"delta, channels", true, true, false, true, false, true, 3, 3, 18, 7, STAYS},
+    {"ssd, fading", false, false, false, true, false, false, 4, 2, 5, 4, FADES},
+    {"delta, fading", true, false, false, true, false, true, 4, 2, 6, 5, FADES},
+    {"delta, channels, fading", true, true, false, true, false, true, 3, 3, 18, 7, FADES},
+    {"ssd, ends", false, false, false, true, false, false, 4, 2, 5, 4, ENDS},
+    {"delta, ends", true, false, false, true, false, true, 4, 2, 6, 5, ENDS},
+    {"delta, channels, ends", true, true, false, true, false, true, 3, 3, 18, 7, ENDS},
     /* key heads with more heads than are taken together */
-    {"ssd, shared keys", false, false, false, true, true, false, 12, 2, 5, 4, false},
-    {"delta, shared keys", true, false, false, true, false, true, 5, 1, 6, 5, false},
-    {"wide", true, true, false, true, true, true, 2, 1, MOST_DK, MOST_DV, false},
+    {"ssd, shared keys", false, false, false, true, true, false, 12, 2, 5, 4, STAYS},
+    {"delta, shared keys", true, false, false, true, false, true, 5, 1, 6, 5, STAYS},
+    {"wide", true, true, false, true, true, true, 2, 1, MOST_DK, MOST_DV, STAYS},
 };
 
 /* One problem: inputs as the kernel takes them, and as doubles. */
@@ -59,12 +63,17 @@ static int64_t rows_of(const struct data *d, int i)
     return i == SKIP || (i == G && d->k->fixed) ? 1 : d->rows;
 }
 
-/* Element e of g. A head or channel that fades fast does so in all rows, or in 24 of 48. */
+/* Element e of g. A head or channel that fades fast does so in all rows, or in 24 of 48. Of ENDS,
+ * -127 and -129 are on either side of what kernels take for minus infinity. */
 static double decay(const struct data *d, int64_t e)
 {
     enum { RUN = 24 };
+    static const double ends[] = {0,    -1e-30, -1e-7, -1e-3, -INFINITY, -3e38,
+                                  -127, -129,   -87.5, -0.5,  0,         -1e-4};
     const int64_t r = e / d->width[G], c = e % d->width[G] % 4;
-    if (!d->k->fades) /* some rows forget nearly all */
+    if (d->k->decays == ENDS)
+        return ends[(int)(5.999 * (1 + op_rand(8, e)))];
+    if (d->k->decays == STAYS) /* some rows forget nearly all */
         return op_rand(7, e) > 0.98 ? -40 : -0.4 * fabs(op_rand(8, e));
     return c == 0 || (c > 1 && r / RUN % 2 == 0) ? -20 - op_rand(8, e)
                                                  : -0.02 * fabs(op_rand(8, e));
@@ -256,7 +265,7 @@ static double by_difference(const struct data *d, int i, int64_t e)
 {
     const int32_t *cu = d->cu.p;
     const int64_t r = e / d->width[i];
-    const double step = i == G && d->k->fades ? 1e-2 : 1e-5, old = d->x[i][e];
+    const double step = i == G && d->k->decays == FADES ? 1e-2 : 1e-5, old = d->x[i][e];
     double loss[2] = {0};
     for (int side = 0; side < 2; side++) {
         d->x[i][e] = old + (side ? step : -step);
@@ -331,7 +340,7 @@ static void test_backward(const struct lf_kernels *k, const struct data *d, doub
                 got[n] = fabs(got[n] - want[n]) <= op_eps(type) * fabs(want[n]) ? want[n] : got[n];
         }
         op_ok(op_compare(got, LF_F64, want, NULL, n, tol), names[i]);
-        if (i == G && d->k->fades) {
+        if (i == G && d->k->decays == FADES) {
             double size[SAMPLES];
             for (int s = 0; s < n; s++)
                 size[s] = fmax(fabs(want[s]), 1e-10);
@@ -479,13 +488,13 @@ int main(void)
         TAP(1, test_refusals(k));
         for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++)
             for (int type = LF_F32;
-                 type <= (kinds[n].dk == MOST_DK || kinds[n].heads > 4 || kinds[n].fades
+                 type <= (kinds[n].dk == MOST_DK || kinds[n].heads > 4 || kinds[n].decays == FADES
                               ? LF_F32
                               : OP_LAST_FLOAT);
                  type++) {
                 struct data d = draw(&kinds[n], type);
-                TAP(4, test_forward(k, &d, kinds[n].fades ? 2e-6 : 1e-5));
-                TAP(2 + INPUTS + (kinds[n].fades ? 1 : 0), test_backward(k, &d, 4e-5));
+                TAP(4, test_forward(k, &d, kinds[n].decays == FADES ? 2e-6 : 1e-5));
+                TAP(2 + INPUTS + (kinds[n].decays == FADES ? 1 : 0), test_backward(k, &d, 4e-5));
                 TAP(1, test_calls(k, &d, LF_INVARIANT, 0));
                 TAP(1, test_calls(k, &d, LF_FAST, 1e-5));
                 drop(&d);
