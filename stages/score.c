@@ -195,6 +195,8 @@ static int read_reading(score *s, const lf_optset *o, lf_err *err)
         if ((r->embed || r->answers) && lf_optset_bool(o, of_scores[i]))
             return lf_fail(err, LF_EINVAL, "%s belongs to give = scores", of_scores[i]);
     }
+    if (r->answers && r->pairs)
+        return lf_fail(err, LF_EINVAL, "separator is of pairs of texts, not of give = logprobs");
     r->labels = !r->answers;
     if ((r->embed || r->answers) && s->classes)
         return lf_fail(err, LF_EINVAL, "classes belongs to give = scores");

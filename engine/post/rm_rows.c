@@ -248,6 +248,8 @@ static const char *too_many(const lf_rm_rows *r)
     return patches > r->o.patches || tiles > r->o.tiles ? "raise max_patches or max_tiles" : NULL;
 }
 
+#define NO_PROMPT "nothing stands before the answer"
+
 /* Why a document has no log-probability of an answer, or NULL. */
 static const char *no_answer(const lf_rm_rows *r, const char *said, size_t n)
 {
@@ -255,7 +257,7 @@ static const char *no_answer(const lf_rm_rows *r, const char *said, size_t n)
     if (!first)
         return "no answer";
     if (first == said)
-        return "nothing stands before the answer";
+        return NO_PROMPT;
     return r->o.one_answer && memchr(first, 0, n - (size_t)(first - said))
                ? "it goes on behind an answer, and an encoder-decoder says one"
                : NULL;
@@ -305,7 +307,7 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     if (d->n_docs > 1 && !one && !logprob)
         return refuse(r, row, "broken", "two answers, where one text is asked for", err);
     for (size_t i = 0, at = 0; logprob && i < d->n_docs; at += d->len[i++])
-        if ((why_not = no_answer(r, d->mask.data + at, d->len[i])))
+        if ((why_not = d->bare_answer ? NO_PROMPT : no_answer(r, d->mask.data + at, d->len[i])))
             return refuse(r, row, "broken", why_not, err);
     for (size_t i = 0, at = 0; i < d->n_docs && rc == 0; at += d->len[i++])
         if ((rc = add_text(b, d->ids.v + at, d->mask.data + at, d->len[i], err)) == 0)

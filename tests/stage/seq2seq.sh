@@ -178,10 +178,10 @@ if have_ranks; then
 else
     skip_some 1 "ranks cannot be started here"
 fi
-echo '{"text":"ban dor"}' >"$dir/bare.jsonl"
+printf '{"text":"ban dor"}\n{"prompt":"","completion":"ban dor"}\n{"prompt":"","chosen":"ban dor","rejected":"gim"}\n' >"$dir/bare.jsonl"
 score bare "$dir/bare.jsonl"
-grep -q "nothing stands before the answer" "$dir/bare/scores/scores.jsonl"
-ok $? "and that a text without a source has no answer" "$(cat "$dir/err" "$dir/bare/scores/scores.jsonl")"
+[ "$(grep -c "nothing stands before the answer" "$dir/bare/scores/scores.jsonl")" -eq 3 ]
+ok $? "and that a text, or an answer, without a source has none" "$(cat "$dir/err" "$dir/bare/scores/scores.jsonl")"
 # ours, the answer of another source, and its own words as they stand
 printf '{"context":"%s","choices":["%s","%s","%s"],"gold":%s}\n' "ban dor" "dor ban" "gim fel" "ban dor" 0 "hut ban" "jal ban" "ban hut" "hut ban" 1 \
     "fel gim" "fel gim" "dor ban" "gim fel" 2 >"$dir/choice.jsonl"

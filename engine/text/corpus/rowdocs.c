@@ -124,8 +124,10 @@ static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
         n = d->ids.n - at;
     }
     masked = mask_untrained(c, at) || masked;
-    if (masked && n > 0)
+    if (masked && n > 0) {
+        d->bare_answer = d->bare_answer || d->mask.data[at];
         d->mask.data[at] = 0;
+    }
     count_trained(d, at, masked);
     if (masked && d->kind != LF_ROW_PROMPT && d->trained == before)
         return leave_out(d, d->truncated ? LF_ROW_ALL_MASKED : LF_ROW_NO_TARGET,
@@ -671,7 +673,7 @@ int lf_rowdocs_encode(lf_rowdocs *d, const lf_rowdocs_opts *o, lf_tok_state *t, 
     d->n_docs = d->ids.n = d->trained = d->n_spans = d->len[0] = d->len[1] = 0;
     d->masked = d->has_margin = d->label = d->truncated = d->double_bos = d->seam = d->no_eos =
         false;
-    d->empty_answer = d->other_prompt = false;
+    d->empty_answer = d->other_prompt = d->bare_answer = false;
     d->margin = 0;
     d->replaced = 0;
     lf_buf_clear(&d->mask);

@@ -93,6 +93,7 @@ typedef struct lf_rowdocs {
     /* the last trained turn, or the document, ends without an EOS or another special token */
     bool no_eos;
     bool empty_answer; /* a trained or judged answer is white space only */
+    bool bare_answer;  /* an answer has no token before it, so that its first one is not trained */
     /* the two answers of a pair belong to different prompts, as far as the row shows */
     bool other_prompt;
     uint64_t replaced;
