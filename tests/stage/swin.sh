@@ -95,13 +95,20 @@ for m in one v2; do
         "$(cat "$dir/err")"
 done
 
+{ cat "$dir/v2.ini" && printf 'vision.qkv_bias = no\nvision.bare_keys = no\n'; } >"$dir/bare.ini"
+train "$pretrain" "$dir/bare.ini" bare --steps 1
+must "$stages/lf-convert" --from "$dir/bare/out/checkpoint" --out "$dir/bare.hf"
+"$stages/lf-convert" --verify none --from "$dir/bare.hf/model" --out "$dir/bare.in" >"$dir/stdout" 2>"$dir/err"
+is "$("$tool" moved "$dir/bare/out/checkpoint" "$dir/bare.in/checkpoint" 'model/*' | sed 's/ of.*//')" 0 \
+    "Swin v2 whose attention has no biases goes out and comes in again" "$(cat "$dir/err")"
+
 # --- mistakes ---
 wrong() { # wrong WORDS KEY VALUE [INI]: with this key, in place of what stood there
     sed "/^$2 =/d" "$dir/${4:-run.ini}" >"$dir/wrong.ini" && echo "$2 = $3" >>"$dir/wrong.ini"
     "$pretrain" --config "$dir/wrong.ini" --out "$dir/wrong" >"$dir/stdout" 2>"$dir/err"
     says "$1" "$2 = $3: $1"
 }
-wrong "with vision.stage_layers pictures have the 7 x 7 patches of vision.grid" vision.grid 7
+wrong "pictures of this encoder have the 7 x 7 patches of vision.grid" vision.grid 7
 wrong "its tables of distances have more than there are" vision.window 4
 wrong "shifted needs window" vision.window 0
 wrong "give a larger max_patches" vision.grid 12
@@ -121,4 +128,4 @@ emulated_gpu
 says "has no kernel for attention with a table of distances" "GPUs have no such attention"
 unset LF_CUDA_DRIVER LF_CUBLASLT
 
-finish 28
+finish 29
