@@ -129,9 +129,6 @@ static int write_convnext(const lf_model_config *c, json_t *o, lf_err *err)
     if (!(c->classes.norm_eps > 0))
         return lf_fail(err, LF_EINVAL,
                        "classes.norm_eps: ConvNeXt has a norm behind the mean of a picture");
-    if (!(c->classes.norm_eps > 0))
-        return lf_fail(err, LF_EINVAL,
-                       "classes.norm_eps: ConvNeXt has a norm behind the mean of a picture");
     if (v->ffn != 4 * v->hidden || v->conv_taps != 7)
         return lf_fail(err, LF_EINVAL,
                        "vision.ffn = %lld and vision.conv_taps = %lld: ConvNeXt has an MLP of four "

@@ -188,6 +188,9 @@ static int read_swin(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                      "%s: layer_norm_eps = %g: norms of merges have 1e-5 there, and all have one "
                      "here",
                      r->path, c->vision.norm_eps);
+    /* keys never have a bias in v2, which is worth saying only where the others have one */
+    if (rc == 0 && c->vision.bare_keys && !c->vision.qkv_bias)
+        rc = lf_hf_set(r, c, "qkv_bias", "vision.bare_keys", "no", err);
     if (rc != 0 || !c->vision.cosine)
         return rc;
     return read_list(r, c, "pretrained_window_sizes", "vision.trained_windows", "[0, 0, 0, 0]",

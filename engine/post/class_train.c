@@ -36,7 +36,7 @@ int64_t lf_class_rank(const float *z, int64_t n, int64_t k)
 {
     int64_t before = 0;
     for (int64_t i = 0; i < n; i++)
-        before += z[i] > z[k] || (i < k && !(z[i] < z[k]));
+        before += i < k ? !(z[i] < z[k]) : i > k && !(z[i] <= z[k]); /* NaN is before all */
     return before;
 }
 
@@ -209,6 +209,13 @@ int lf_class_write_norm(lf_pstore *ps, const double *sums, int64_t width, lf_err
     for (int64_t c = 0; c < width; c++) {
         const double mean = sums[1 + c] / sums[0],
                      variance = sums[1 + width + c] / sums[0] - mean * mean;
+        if (!isfinite(mean) || !isfinite(variance)) {
+            free(shift);
+            return lf_fail(err, LF_EINVAL,
+                           "classes.norm: of %g pictures the mean of number %lld that the encoder "
+                           "gives is %g, and its variance %g; look at its weights",
+                           sums[0], (long long)c, mean, variance);
+        }
         shift[c] = (float)-mean;
         gain[c] = (float)(1 / sqrt(fmax(0, variance) + 1e-6));
     }

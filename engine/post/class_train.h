@@ -51,11 +51,12 @@ const lf_objective *lf_class_train_objective(const lf_class_train *t);
 void lf_class_train_destroy(lf_class_train *t);
 
 /* Writes the constants of classes.norm into a store, from sums over pictures: their number, then
- * each feature, then each feature squared. */
+ * each feature, then each feature squared. LF_EINVAL: one of them is not finite. */
 int lf_class_write_norm(lf_pstore *ps, const double *sums, int64_t width, lf_err *err);
 /* Returns L(z, q) of n classes; d (NULL: none) becomes scale times its gradient. In f64. */
 double lf_class_loss(const float *z, const double *q, int64_t n, double scale, float *d);
-/* How many of n numbers are larger than number k, equal ones before it counted: its rank from 0. */
+/* How many of n numbers are larger than number k, equal ones before it and all of which one is NaN
+ * counted: its rank from 0. */
 int64_t lf_class_rank(const float *z, int64_t n, int64_t k);
 
 #endif

@@ -7,9 +7,10 @@
 
 #define MAX_ERROR 0.2 /* of one update of the controller */
 
+/* NaN stays NaN, of which fmin and fmax would make a bound. */
 static double clamp(double x, double bound)
 {
-    return bound > 0 ? fmin(fmax(x, -bound), bound) : x;
+    return !(bound > 0) ? x : x < -bound ? -bound : x > bound ? bound : x;
 }
 
 static bool held(double x, double bound)

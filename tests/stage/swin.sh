@@ -95,6 +95,13 @@ for m in one v2; do
         "$(cat "$dir/err")"
 done
 
+{ cat "$dir/v2.ini" && printf 'vision.qkv_bias = no\nvision.bare_keys = no\n'; } >"$dir/bare.ini"
+train "$pretrain" "$dir/bare.ini" bare --steps 1
+must "$stages/lf-convert" --from "$dir/bare/out/checkpoint" --out "$dir/bare.hf"
+"$stages/lf-convert" --verify none --from "$dir/bare.hf/model" --out "$dir/bare.in" >"$dir/stdout" 2>"$dir/err"
+is "$("$tool" moved "$dir/bare/out/checkpoint" "$dir/bare.in/checkpoint" 'model/*' | sed 's/ of.*//')" 0 \
+    "Swin v2 whose attention has no biases goes out and comes in again" "$(cat "$dir/err")"
+
 # --- mistakes ---
 wrong() { # wrong WORDS KEY VALUE [INI]: with this key, in place of what stood there
     sed "/^$2 =/d" "$dir/${4:-run.ini}" >"$dir/wrong.ini" && echo "$2 = $3" >>"$dir/wrong.ini"
@@ -121,4 +128,4 @@ emulated_gpu
 says "has no kernel for attention with a table of distances" "GPUs have no such attention"
 unset LF_CUDA_DRIVER LF_CUBLASLT
 
-finish 28
+finish 29

@@ -38,6 +38,8 @@ static void kl_values(void)
     tap_f64(lf_kl(&bound, -1, 0), exp(1) - 2, TOL, "a small one is not");
     tap_f64(lf_kl_grad(&bound, -1, -15), 0, 0, "a clamped estimate has no slope");
     bound.kind = LF_KL_K1;
+    tap_ok(isnan(lf_kl(&bound, -1, NAN)) && isnan(lf_kl(&bound, NAN, -1)),
+           "what is no number is not clamped to one");
     bound.clamp_out = 0;
     tap_f64(lf_kl(&bound, -1, -30), 20, 0, "its input is clamped to 20");
     tap_f64(lf_kl(&k1, -.7, -.7), 0, 0, "the same policy: exactly 0 (k1)");
@@ -528,7 +530,7 @@ static void options(void)
 
 int main(void)
 {
-    TAP(24, kl_values());
+    TAP(25, kl_values());
     TAP(6, kl_gradients());
     TAP(5, kl_control());
     TAP(6, mismatch());

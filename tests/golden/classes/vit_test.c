@@ -706,6 +706,11 @@ static void test_probe(const lf_model_config *c, const char *ckpt)
     tap_ok(worst < 1e-5, "and its gradients: %.2g", worst);
     tap_ok(lf_pstore_elements_trained(m->ps) == LABELS * (c->vision.hidden + 1),
            "and nothing else is trained");
+    double *sums = need(calloc((size_t)(1 + 2 * c->vision.hidden), sizeof *sums));
+    const int rc = lf_class_write_norm(m->ps, sums, c->vision.hidden, &err);
+    tap_ok(rc == LF_EINVAL && strstr(err.text, "of 0 pictures"), "means of nothing: %s", err.text);
+    lf_err_clear(&err);
+    free(sums);
     free(want);
     drop(plain);
     drop(m);
@@ -734,6 +739,9 @@ static void test_loss(void)
     tap_ok(lf_class_rank(z, LABELS, 4) == 0 && lf_class_rank(z, LABELS, 0) == 1 &&
                lf_class_rank(z, LABELS, 3) == 2 && lf_class_rank(z, LABELS, 1) == 4,
            "ranks count larger numbers, and equal ones before");
+    const float none_of[] = {NAN, NAN, NAN, NAN, NAN};
+    tap_ok(lf_class_rank(none_of, LABELS, 0) > 0 && lf_class_rank(none_of, LABELS, 4) > 0,
+           "no class is the first of numbers that are none");
 }
 
 static void test_descriptions(const lf_model_config *c)
@@ -822,12 +830,12 @@ int main(void)
         if (i == 0 || c.vision.stage_layers.n)
             TAP(2, test_paths(&c, out));
         if (i == 0)
-            TAP(3, test_probe(&c, out));
+            TAP(4, test_probe(&c, out));
         H5Fclose(file);
     }
     char path[512];
     snprintf(path, sizeof path, "%s/tests/golden/classes/resmlp.h5", src);
     TAP(17, test_resmlp(path));
-    TAP(2, test_loss());
+    TAP(3, test_loss());
     return tap_done();
 }
