@@ -199,8 +199,10 @@ static int settle_towers(struct convert_tokens *v, struct lf_convert_opts *c,
 {
     lf_err why = LF_ERR_INIT;
     lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;
-    if (!t)
-        return why.rc && why.rc != LF_ENOENT ? lf_fail(err, why.rc, "%s", why.text) : 0;
+    if (!t) /* files of a kind that only transformers reads go out as they are */
+        return why.rc && why.rc != LF_ENOENT && why.rc != LF_ENOTSUP
+                   ? lf_fail(err, why.rc, "%s", why.text)
+                   : 0;
     const int64_t eos = lf_tokenizer_eos(t);
     int rc = lf_same_tokenizer(c->from, lf_tokenizer_sha256(t), c->tokenizer, err);
     if (rc == 0)
