@@ -178,17 +178,37 @@ static int name_token(char **out, const lf_tokenizer *t, int64_t id, lf_err *err
 }
 
 static int name_tokens(struct convert_tokens *v, struct lf_convert_opts *c, const lf_tokenizer *t,
-                       lf_err *err)
+                       int64_t pad, lf_err *err)
 {
-    const int64_t pad = c->pad_token >= 0 ? c->pad_token : c->tokens ? c->tokens->pad : -1;
     const int64_t own = lf_tokenizer_eos(t),
                   eos = own < 0 && v->tokens.n_eos ? v->tokens.eos[0] : own;
     const int64_t ids[] = {lf_tokenizer_bos(t), eos, pad, lf_tokenizer_unk(t)};
     int rc = 0;
     for (size_t i = 0; i < 4 && rc == 0; i++)
         rc = name_token(&v->texts[i], t, ids[i], err);
-    v->names = (struct lf_convert_names){v->texts[0], v->texts[1], v->texts[2], v->texts[3]};
+    v->names = (struct lf_convert_names){
+        .bos = v->texts[0], .eos = v->texts[1], .pad = v->texts[2], .unk = v->texts[3]};
     c->names = &v->names;
+    return rc;
+}
+
+/* Of two towers only the tokenizer's own tokens are told, with which its captions end or are filled
+ * up. */
+static int settle_towers(struct convert_tokens *v, struct lf_convert_opts *c,
+                         const lf_model_config *m, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;
+    if (!t) /* files of a kind that only transformers reads go out as they are */
+        return why.rc && why.rc != LF_ENOENT && why.rc != LF_ENOTSUP
+                   ? lf_fail(err, why.rc, "%s", why.text)
+                   : 0;
+    const int64_t eos = lf_tokenizer_eos(t);
+    int rc = lf_same_tokenizer(c->from, lf_tokenizer_sha256(t), c->tokenizer, err);
+    if (rc == 0)
+        rc = name_tokens(v, c, t, m->dual.padded ? m->dual.pad_token : eos, err);
+    v->names.ends = eos >= 0 && (m->dual.padded || m->dual.end_token == eos);
+    lf_tokenizer_destroy(t);
     return rc;
 }
 
@@ -202,7 +222,8 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
                    ? lf_fail(err, LF_EINVAL,
                              "eos and pad_token are of models that predict tokens; %s does not",
                              c->from)
-                   : 0;
+               : lf_model_is_dual(&s.m) ? settle_towers(v, c, &s.m, err)
+                                        : 0;
     if (rc != 0)
         return rc;
     lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;
@@ -219,7 +240,11 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
         rc = s.m.output == LF_OUTPUT_TOKENS ? settle_tokens(v, c, &s, err)
                                             : settle_score(v, c, &s, err);
     if (rc == 0 && t)
-        rc = name_tokens(v, c, t, err);
+        rc = name_tokens(v, c, t,
+                         c->pad_token >= 0 ? c->pad_token
+                         : c->tokens       ? c->tokens->pad
+                                           : -1,
+                         err);
     lf_tokenizer_destroy(t);
     json_decref(s.kept);
     return rc;

@@ -122,7 +122,8 @@ static void add_use(lf_buf *b, const struct lf_convert_card *c)
     lf_buf_addf(b, "\n## Use\n\n```python\nfrom transformers import %s%s%s\n\n", class,
                 c->tokenizer ? ", " : "", c->tokenizer ? c->tokenizer : "");
     if (c->tokenizer)
-        lf_buf_addf(b, "tokenizer = %s.from_pretrained(\".\")\n", c->tokenizer);
+        lf_buf_addf(b, "tokenizer = %s.from_pretrained(\".\")\n%s", c->tokenizer,
+                    c->ends ? "tokenizer.add_eos_token = True  # captions end with it\n" : "");
     lf_buf_addf(b, "model = %s.from_pretrained(\".\", dtype=\"%s\")\n```\n", class, c->dtype);
     if (score)
         lf_buf_adds(b, "\nThe one logit of a text is its score, before the mean and the standard "

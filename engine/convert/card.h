@@ -21,6 +21,7 @@ struct lf_convert_card {
     int64_t params;       /* a tied head counts once */
     /* class of transformers that loads the tokenizer beside it; NULL: there is none */
     const char *tokenizer;
+    bool ends; /* texts need its eos behind them, which it adds when it is told */
 };
 
 /* Sets out to the text of the card. LF_ENOMEM. */

@@ -49,6 +49,7 @@ struct lf_convert_tokens {
 /* Texts of the special tokens of a tokenizer, for its tokenizer_config.json; NULL: it has none. */
 struct lf_convert_names {
     const char *bos, *eos, *pad, *unk;
+    bool ends; /* captions of two towers end with eos */
 };
 
 struct lf_convert_opts {

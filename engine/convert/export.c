@@ -713,7 +713,8 @@ static int write_card(const struct export *ex, lf_artifact *a, bool ours, lf_err
                                 .state = lf_ckpt_state(ex->ckpt),
                                 .identity = hex,
                                 .dtype = torch_name(ex),
-                                .tokenizer = tokenizer};
+                                .tokenizer = tokenizer,
+                                .ends = ours && ex->o->names->ends};
     for (size_t i = 0; i < ex->map.n_ours; i++)
         c.params += elements(ex->entries[i]);
     int rc = lf_convert_card_text(&b, &c, err);

@@ -149,6 +149,15 @@ for n in one sig; do
     [ -f "$dir/$n.hf/model/preprocessor_config.json" ] && echo prepared
 done >"$dir/classes"
 is "$(tr '\n' ' ' <"$dir/classes")" "CLIPModel 0 of prepared SiglipModel 0 of prepared " "they go out as models of transformers, and come in as they were"
+must "$stages/lf-tokenize" --vocab-size 270 --special-tokens "<|endoftext|>" --out "$dir/words" "$dir/rows.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$dir/words/tokenizer" --processor "$golden" --placeholders "$beside" --shape auto --media-dir "$images" \
+    --valid-fraction 0 --out "$dir/own" "$dir/rows.jsonl"
+ini=$dir/some.ini on1 owned --steps 1 --data "$dir/own/shards"
+must "$stages/lf-convert" --from "$dir/owned/out/checkpoint" --tokenizer "$dir/words/tokenizer" --out "$dir/own.hf"
+grep -q '"eos_token": "<|endoftext|>"' "$dir/own.hf/model/tokenizer_config.json" && grep -q 'add_eos_token = True' "$dir/own.hf/model/README.md"
+ok $? "with a tokenizer that transformers loads as it is, and how captions end" "$(ls "$dir/own.hf/model")"
+"$stages/lf-convert" --from "$dir/one/out/checkpoint" --tokenizer "$dir/words/tokenizer" --out "$dir/wrong.hf" >"$dir/stdout" 2>"$dir/err"
+says "tokenizer" "another tokenizer is refused"
 for n in $names; do echo "$n"; done >"$dir/names"
 k=0
 for f in $files; do
@@ -211,4 +220,4 @@ wrong "has placeholders in its text" "$dir/some.ini" --data "$dir/into/shards"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 42
+finish 44

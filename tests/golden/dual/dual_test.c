@@ -489,16 +489,16 @@ static void test_dicts(const char *from)
     lf_model_config c;
     json_object_del(dict, "layer_norm_eps");
     json_object_del(dict, "model_type");
-    json_object_set_new(text, "layer_norm_eps", json_real(0.25));
+    json_object_set_new(text, "layer_norm_eps", json_real(0.0625));
     json_object_set_new(o, "text_config_dict", dict);
     json_object_set_new(o, "vision_config_dict", need(json_deep_copy(vision)));
-    json_object_set_new(vision, "layer_norm_eps", json_real(0.25));
+    json_object_set_new(vision, "layer_norm_eps", json_real(0.0625));
     must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
     tap_ok(fabs(c.norm_eps - 1e-5) < 1e-12 && fabs(c.vision.norm_eps - 1e-5) < 1e-12,
            "text_config_dict and vision_config_dict win: %g, %g", c.norm_eps, c.vision.norm_eps);
     json_object_set_new(o, "text_config_dict", json_null());
     must(lf_hf_config_read(&c, &lf_hf_clip, o, path, &err));
-    tap_ok(fabs(c.norm_eps - 0.25) < 1e-12, "but not where they are null: %g", c.norm_eps);
+    tap_ok(fabs(c.norm_eps - 0.0625) < 1e-12, "but not where they are null: %g", c.norm_eps);
     json_decref(o);
 }
 
