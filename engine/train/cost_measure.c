@@ -259,6 +259,7 @@ static int measure_part(struct lf_train_cost *out, struct bench *b, int part, lf
         rc = make_batch(b, &t.m, err);
     t.prefix_buf = b->prefix;
     if (rc == 0) {
+        lf_train_own(&t); /* which are all */
         lf_exec_set_comm(t.m.ex, &nobody, NULL);
         rc = time_part(out, b, &t, err);
     }
