@@ -263,6 +263,7 @@ static int measure_part(struct lf_train_cost *out, struct bench *b, int part, lf
                                   .own = t.m.own_rows,
                                   .n_docs = t.m.n_docs};
     if (rc == 0) {
+        lf_train_own(&t); /* which are all */
         lf_exec_set_comm(t.m.ex, &nobody, NULL);
         rc = time_part(out, b, &t, err);
     }

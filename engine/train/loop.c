@@ -448,12 +448,7 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 static int row_buffers(lf_trainer *t, lf_err *err)
 {
     const size_t widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0;
-    t->mine = (struct lf_own_rows){.layout = lf_pstore_layout_of(t->m.ps),
-                                   .comm = t->comms.context,
-                                   .all = t->m.rows,
-                                   .own = t->m.own_rows,
-                                   .n_docs = t->m.n_docs,
-                                   .causal = t->mc.mask != LF_MASK_BOTH};
+    lf_train_own(t);
     return lf_own_rows_open(&t->mine, t->run.arena,
                             widest > sizeof(int64_t) ? widest : sizeof(int64_t),
                             t->c->objective ? t->c->objective->row_bytes : 0, err);

@@ -294,6 +294,9 @@ int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_e
 /* Inputs that come of pictures, and tokens. */
 int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err);
 int lf_train_find_texts(lf_trainer *t, const lf_loader_batch *b, lf_err *err);
+/* Sets t->mine, of a model that is bound; lf_own_rows_open gives it memory where ranks divide rows.
+ */
+void lf_train_own(lf_trainer *t);
 int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const lf_loader_batch *b,
                           lf_err *err);
 /* What is behind the first token of this number in a text is of type 1; -1: nothing is. */

@@ -12,6 +12,16 @@
 #include "engine/train/pipe.h"
 #include "engine/train/texts.h"
 
+void lf_train_own(lf_trainer *t)
+{
+    t->mine = (struct lf_own_rows){.layout = lf_pstore_layout_of(t->m.ps),
+                                   .comm = t->comms.context,
+                                   .all = t->m.rows,
+                                   .own = t->m.own_rows,
+                                   .n_docs = t->m.n_docs,
+                                   .causal = t->mc.mask != LF_MASK_BOTH};
+}
+
 static int write_rows(const lf_trainer *t, const struct lf_train_inputs *in, const char *name,
                       const void *all, size_t each, lf_err *err)
 {
