@@ -33,7 +33,7 @@ unlike h '\(-n\).*\(-n\)' "a short name stands once"
 "$F" status --help >h
 like h '^  --since WHEN ' "a text has a word for what it is"
 is "$("$LF_BUILDDIR/stages/lf-pretrain" --help | sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' | tr '\n' ',')" \
-    "Data,Model,Objective,Length and batch,Learning rate and optimizer,Precision and memory,Validation and logs,Saving,Samples while training,Running,Command line," \
+    "Data,Model,Objective,Length and batch,Learning rate and optimizer,Precision and memory,Averages of weights,Validation and logs,Saving,Samples while training,Running,Command line," \
     "options of a stage by groups"
 "$F" help pretrain >h
 "$LF_BUILDDIR/stages/lf-pretrain" --help | cmp -s - h
