@@ -135,14 +135,47 @@ static int64_t seq_length(const lf_cmd *c, const struct model *m)
     return n;
 }
 
-static int settings_of(lf_buf *b, const lf_cmd *c, const struct model *m, lf_err *err)
+/* Patches of one picture. 0: this model sees none, or does not say how many. */
+static int64_t patches(const struct model *m)
+{
+    int64_t grid = 0, n = 0;
+    const char *text = lf_pairs_get(&m->keys, "vision.grid");
+    if (text != NULL && lf_parse_count(&grid, text, NULL) == 0)
+        return grid * grid;
+    text = lf_pairs_get(&m->keys, "vision.positions");
+    return text != NULL && lf_parse_count(&n, text, NULL) == 0 ? n : 0;
+}
+
+/* What a model can learn by, in the order in which lf-pretrain is asked: it takes one of these for
+ * each kind of model and refuses the others. Numbers of tokens stand for some; sizes do not follow
+ * them. */
+static const struct way {
+    const char *settings;
+    bool sources; /* an encoder reads as many tokens as the decoder */
+    bool packed;  /* sequences of seq_length tokens; the others have pictures */
+} ways[] = {
+    {"", false, true},
+    {"objective = mlm\nmask_token = 103\n", false, true},
+    {"objective = span\nsentinel_token = 199\n", true, true},
+    {"objective = denoise\nmask_token = 103\n", true, true},
+    {"objective = classes\n", false, false},
+    {"objective = clip\n", false, false},
+    {"objective = siglip\n", false, false},
+};
+
+static int settings_of(lf_buf *b, const lf_cmd *c, const struct model *m, const struct way *way,
+                       lf_err *err)
 {
     static const char *const words[] = {"precision", "moments", "masters", "recompute"};
-    lf_buf_addf(b,
-                "[stage]\nsteps = 1\ndata = %s\nseq_length = %lld\nmicro_batch = %lld\ndevice = "
-                "%s\n",
-                lf_cost_not_made(), (long long)seq_length(c, m),
-                (long long)lf_optset_int(c->opts, "micro_batch"), lf_optset_str(c->opts, "device"));
+    const long long length = seq_length(c, m), batch = lf_optset_int(c->opts, "micro_batch");
+    lf_buf_addf(b, "[stage]\nsteps = 1\ndata = %s\nmicro_batch = %lld\ndevice = %s\n%s",
+                lf_cost_not_made(), batch, lf_optset_str(c->opts, "device"), way->settings);
+    if (way->packed)
+        lf_buf_addf(b, "seq_length = %lld\n", length);
+    else
+        lf_buf_addf(b, "max_patches = %lld\n", batch * (long long)patches(m));
+    if (way->sources)
+        lf_buf_addf(b, "source_length = %lld\n", length);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         lf_buf_addf(b, "%s = %s\n", words[i], lf_optset_str(c->opts, words[i]));
     lf_buf_adds(b, "[model]\n");
@@ -151,25 +184,46 @@ static int settings_of(lf_buf *b, const lf_cmd *c, const struct model *m, lf_err
     return lf_buf_check(b, err);
 }
 
-/* The answer, or in m->error why there is none. */
-static int ask_one(void *user, size_t i, lf_err *err)
+/* What ask_way returns beside 0 and errors. Who did not answer in time is not asked again. */
+enum { REFUSED = 1, NO_ANSWER = 2 };
+
+/* refused: lf-pretrain's last word, where it does not plan this model in this way. */
+static int ask_way(const struct asking *a, size_t i, const struct way *way, lf_err *refused,
+                   lf_err *err)
 {
-    const struct asking *a = user;
     struct model *m = &a->models[i];
     char path[PATH_MAX];
-    lf_err e = LF_ERR_INIT;
     lf_buf b;
     lf_buf_init(&b);
     int rc = lf_path_set(path, err, "%s/%zu.ini", a->dir.path, i);
     if (rc == 0)
-        rc = settings_of(&b, a->c, m, err);
+        rc = settings_of(&b, a->c, m, way, err);
     if (rc == 0)
         rc = lf_io_write_file(path, b.data, b.len, 0600, err);
     lf_buf_fini(&b);
     if (rc < 0)
         return rc;
-    if (lf_cost_plan(&m->cost, a->exe, path, a->dir.path, &e) < 0)
-        return lf_text_set(&m->error, e.text, "error", err);
+    const int planned = lf_cost_plan(&m->cost, a->exe, path, a->dir.path, refused);
+    return planned == 0 ? 0 : planned == LF_EINVAL ? REFUSED : NO_ANSWER;
+}
+
+/* The answer, or in m->error why there is none: what was said of next tokens, which names the
+ * objective of this model. */
+static int ask_one(void *user, size_t i, lf_err *err)
+{
+    const struct asking *a = user;
+    struct model *m = &a->models[i];
+    lf_err first = LF_ERR_INIT;
+    int rc = ask_way(a, i, &ways[0], &first, err);
+    for (size_t w = 1; rc == REFUSED && w < sizeof ways / sizeof ways[0]; w++) {
+        lf_err e = LF_ERR_INIT;
+        if (ways[w].packed || patches(m) > 0)
+            rc = ask_way(a, i, &ways[w], &e, err);
+    }
+    if (rc > 0)
+        return lf_text_set(&m->error, first.text, "error", err);
+    if (rc < 0)
+        return rc;
     const struct lf_cost_bytes *bytes = &m->cost.bytes;
     bool gpu = strcmp(lf_optset_str(a->c->opts, "device"), "cuda") == 0;
     m->parameters = lf_int_of((int64_t)m->cost.parameters.v);
@@ -203,6 +257,36 @@ static int ask_all(model_list *list, const lf_cmd *c, lf_err *err)
 
 /* ---- the list ---- */
 
+/* A model without texts has the sizes of its encoder of pictures: its layers in all, and the width
+ * of its last stage where it has several. */
+static int add_sizes(struct model *m, lf_err *err)
+{
+    char total[24];
+    const char *family = lf_pairs_get(&m->keys, "family"),
+               *stages = lf_pairs_get(&m->keys, "vision.stage_layers"),
+               *widths = lf_pairs_get(&m->keys, "vision.stage_widths"),
+               *layers = lf_pairs_get(&m->keys, "layers"),
+               *hidden = lf_pairs_get(&m->keys, "hidden");
+    if (family == NULL && layers == NULL) {
+        family = lf_pairs_get(&m->keys, "vision.family");
+        layers = lf_pairs_get(&m->keys, "vision.layers");
+        hidden = lf_pairs_get(&m->keys, "vision.hidden");
+        if (stages != NULL && widths != NULL) {
+            long long sum = 0;
+            for (const char *s = stages; s != NULL; s = strchr(s, ','))
+                sum += strtoll(s += *s == ',', NULL, 10);
+            snprintf(total, sizeof total, "%lld", sum);
+            layers = total;
+            hidden = strrchr(widths, ',') ? strrchr(widths, ',') + 1 : widths;
+            hidden += strspn(hidden, " ");
+        }
+    }
+    int rc = lf_text_set(&m->family, family, "family", err);
+    if (rc == 0)
+        rc = lf_text_set(&m->layers, layers, "layers", err);
+    return rc == 0 ? lf_text_set(&m->hidden, hidden, "hidden", err) : rc;
+}
+
 static int add_model(model_list *list, const char *dir, const char *name, lf_err *err)
 {
     struct model *m = lf_rows_add(list, sizeof *m, err);
@@ -211,17 +295,11 @@ static int add_model(model_list *list, const char *dir, const char *name, lf_err
     int rc = lf_preset_load(&m->keys, dir, name, err);
     if (rc == 0)
         rc = lf_text_set(&m->name, name, "name", err);
-    const struct {
-        char **to;
-        const char *key;
-    } texts[] = {{&m->family, "family"},
-                 {&m->layers, "layers"},
-                 {&m->hidden, "hidden"},
-                 {&m->context, "max_positions"},
-                 {&m->vocab, "vocab"}};
-    for (size_t i = 0; rc == 0 && i < sizeof texts / sizeof texts[0]; i++)
-        rc = lf_text_set(texts[i].to, lf_pairs_get(&m->keys, texts[i].key), texts[i].key, err);
-    return rc;
+    if (rc == 0)
+        rc = add_sizes(m, err);
+    if (rc == 0)
+        rc = lf_text_set(&m->context, lf_pairs_get(&m->keys, "max_positions"), "context", err);
+    return rc == 0 ? lf_text_set(&m->vocab, lf_pairs_get(&m->keys, "vocab"), "vocab", err) : rc;
 }
 
 static int by_parameters(const void *a, const void *b)
@@ -266,7 +344,7 @@ static int show_list(const lf_cmd *c, model_list *list, lf_err *err)
     int rc = lf_cmd_rows(c, list, &model_fields, &table, err);
     if (rc == 0 && !c->json && c->tty && lf_optset_str(c->opts, "columns") == NULL)
         printf("MEMORY: of one rank that pretrains it on %s in %s, %lld sequence%s of %lld tokens "
-               "at once\n",
+               "(or with one picture each) at once\n",
                strcmp(lf_optset_str(c->opts, "device"), "cuda") == 0 ? "a GPU" : "processors",
                lf_optset_str(c->opts, "precision"),
                (long long)lf_optset_int(c->opts, "micro_batch"),

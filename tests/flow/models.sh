@@ -18,6 +18,25 @@ gpt2-half gpt2 81.9M 6 768 1024
 gpt2-124m gpt2 124.4M 12 768 1024" "all models by size, with those that lie over others"
 "$F" models -o name,error >out
 like out '^no-sizes +.*needs ' "what cannot be planned says why"
+# --- what is not trained by next tokens has sizes, too ---
+mkdir others
+for m in swin-tiny resmlp-12 clip-vit-base-patch32 siglip-base-patch16-224 electra-small bart-base t5-small; do
+    cp "$LF_SRCDIR/models/$m.ini" others
+done
+LF_MODELS_DIR=$T/others "$F" models -o name,family,size,layers,hidden,context >out 2>err
+is "$(tr -s ' ' <out)" "MODEL FAMILY PARAMETERS LAYERS HIDDEN CONTEXT
+electra-small electra 13.5M 12 256 512
+resmlp-12 resmlp 15.4M 12 384 -
+swin-tiny swin 28.3M 12 768 -
+t5-small t5 60.5M 6 512 512
+bart-base bart 139.5M 6 768 1024
+clip-vit-base-patch32 clip 151.3M 12 512 77
+siglip-base-patch16-224 siglip 203.2M 12 768 64" "encoders, encoder-decoders and pictures"
+LF_MODELS_DIR=$T/others "$F" models --json --micro-batch 4 >four
+LF_MODELS_DIR=$T/others "$F" models --json >one
+of() { tr -d ' \n' <"$1" | grep -o '"memory_bytes":[0-9]*,"name":"swin-tiny"' | grep -o '[0-9]*' | head -1; }
+[ "$(of one)" -lt "$(of four)" ]
+ok $? "four pictures take more memory than one" "$(of one), $(of four)"
 need() { "$F" models --json "$@" | tr -d ' \n' | grep -o '"memory_bytes":[0-9]*,"name":"gpt2-124m"' | grep -o '[0-9]*' | head -1; }
 bf16=$(need) short=$(need --moments bf16) full=$(need --recompute full) long=$(need --micro-batch 4)
 [ "$short" -lt "$bf16" ] && [ "$full" -lt "$bf16" ] && [ "$long" -gt "$bf16" ]
@@ -59,4 +78,4 @@ wait $asks
 is "$? $(ls tmp)" "143 " "a signal ends the question, and its files are gone"
 ! kill -0 "$(cat asked)" 2>/dev/null
 ok $? "the stage that was asked has ended, too"
-finish 20
+finish 22
