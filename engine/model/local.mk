@@ -4,7 +4,7 @@ engine_libengine_a_SOURCES += \
   engine/model/config_check.c engine/model/layers.c \
   engine/model/families.c engine/model/shape.c engine/model/flops.h engine/model/flops.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
-  engine/model/decoder_block.c engine/model/mixer.c engine/model/mla.c engine/model/moe.c engine/model/per_layer.c engine/model/altup.c engine/model/mtp.c engine/model/nsp.c engine/model/chunk.c engine/model/seq2seq.c engine/model/composed.h engine/model/composed.c engine/model/dual.h engine/model/dual.c \
+  engine/model/decoder_block.c engine/model/mixer.c engine/model/mla.c engine/model/moe.c engine/model/per_layer.c engine/model/altup.c engine/model/mtp.c engine/model/nsp.c engine/model/electra.h engine/model/electra.c engine/model/chunk.c engine/model/seq2seq.c engine/model/composed.h engine/model/composed.c engine/model/dual.h engine/model/dual.c \
   engine/model/sight.h engine/model/sight_priv.h engine/model/sight.c engine/model/sight_rows.c engine/model/sight_place.c engine/model/sight_media.c engine/model/prefix.c engine/model/labels.c engine/model/label_names.h engine/model/label_names.c engine/model/params.c engine/model/fp8.c engine/model/vision.h engine/model/vision.c engine/model/vision_priv.h engine/model/vision_stages.c engine/model/vision_tables.c engine/model/mae.h engine/model/mae.c engine/model/mae_sight.c engine/model/classes.h engine/model/classes.c engine/model/moco.h engine/model/moco.c \
   engine/model/weights.h engine/model/weights.c engine/model/scales.h engine/model/scales.c engine/model/same_tokenizer.h engine/model/same_tokenizer.c engine/model/adapter.h engine/model/adapter.c \
   engine/model/merge.h engine/model/merge.c
