@@ -226,7 +226,7 @@ lf_graph *lf_electra_say_graph(const lf_electra *e, lf_pstore *ps, const char *n
     lf_graph *g = lf_graph_create(ps, name, err);
     if (!g)
         return NULL;
-    const lf_val z = lf_linear(g, lf_input_act(g, "hidden", n, lf_electra_width(e)),
+    const lf_val z = lf_linear(g, lf_input(g, "hidden", LF_F32, n, lf_electra_width(e)),
                                lf_param(g, "embed.weight"), head_bias(g));
     lf_pin_f32(g, z);
     lf_output(g, z, "logits");

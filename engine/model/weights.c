@@ -601,9 +601,15 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
     return rc;
 }
 
+static bool has_generator(const lf_pstore *ps)
+{
+    return lf_pstore_find(ps, LF_ELECTRA_STACK "head.bias") >= 0;
+}
+
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, &(struct from){.part = BASE}, c, prefix, moments, err);
+    const struct from f = {.part = BASE, .alone = !has_generator(ps)};
+    return load_all(ps, &f, c, prefix, moments, err);
 }
 
 /* Are the labels of c those of the store, and read the same way? */
@@ -623,7 +629,7 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     const struct from f = {
         is.output == output && (output != LF_OUTPUT_LABELS || same_labels(ps, &is)) ? BASE : TRUNK,
         !is.vision.family, lf_model_tells_pairs(&is) && lf_pstore_find(ps, "label_in.weight") >= 0,
-        !is.generator_layers || lf_pstore_find(ps, LF_ELECTRA_STACK "head.bias") < 0};
+        !is.generator_layers || !has_generator(ps)};
     return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
 }
 

@@ -66,8 +66,8 @@ const lf_ckpt_entry *lf_weights_entry(const lf_pstore *ps, int i, const lf_ckpt 
  * leaf of the entry for each, and not much more than 64 MiB. */
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err);
-/* Fills ps from c, except the tensors of an adapter. Without `moments`, moments in the file are
- * ignored. */
+/* Fills ps from c, except the tensors of an adapter; a generator in c (electra.h) that ps lacks is
+ * passed over. Without `moments`, moments in the file are ignored. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* Fills the base of an adapter for a model with this output (enum lf_model_output), without
  * moments. Where c has another output its head is ignored, and ps keeps the initial values of its

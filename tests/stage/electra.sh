@@ -69,6 +69,9 @@ is "$often $(id kill) $(metrics kill | cksum)" "1 $(id one) $(metrics one | cksu
 on1 micro --micro-batch 2
 agree one micro 1e-5
 ok $? "micro-batches of half the size, the same numbers" "$apart"
+on1 half --precision bf16
+losses half | awk -v f="$(losses one | tail -n 1)" '{ last = $1 } END { exit !(NR == 12 && last - f < 2 && f - last < 2) }'
+ok $? "in bf16 it learns as much" "$(losses half | tail -n 1) $(losses one | tail -n 1) $(cat "$dir/err")"
 if have_ranks; then
     for layout in "" "--zero 1"; do
         # shellcheck disable=SC2086
@@ -128,4 +131,4 @@ refused "describe the latter with generator_layers" "no generator"
 sed -i '/^family/s/electra/bert/; /^embed_/d; $a generator_layers = 1' "$dir/bad.ini"
 refused "generator_layers: is of family = electra" "one of another family"
 refused "generator_from belongs to objective = electra" "a generator for another objective" --objective mlm --generator-from "$dir/gen-in/checkpoint"
-finish 24
+finish 25
