@@ -107,6 +107,11 @@ on1 drawn --init-from "$dir/disc-in/checkpoint" --steps 1
 [ $rc -eq 0 ] && [ "$(losses drawn)" != "$(losses more)" ]
 ok $? "without generator_from another generator is drawn" "$(losses drawn)"
 
+"$stages/lf-convert" --from "$dir/disc-in/checkpoint" --parts generator --out "$dir/none" 2>"$dir/err"
+says "parts = generator: no generator was trained with this model" "a model without a generator has none to export"
+"$stages/lf-convert" --verify none --from "$dir/disc/model" --parts generator --out "$dir/none-in" 2>"$dir/err"
+says "parts = generator is of an export of a whole model" "nor has an import"
+
 # --- what goes with what ---
 refused() { # refused WORDS TEXT ARGS...
     _words=$1 _text=$2
@@ -131,4 +136,4 @@ refused "describe the latter with generator_layers" "no generator"
 sed -i '/^family/s/electra/bert/; /^embed_/d; $a generator_layers = 1' "$dir/bad.ini"
 refused "generator_layers: is of family = electra" "one of another family"
 refused "generator_from belongs to objective = electra" "a generator for another objective" --objective mlm --generator-from "$dir/gen-in/checkpoint"
-finish 25
+finish 27

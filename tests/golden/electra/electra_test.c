@@ -2,9 +2,9 @@
  *
  * ELECTRA's joint objective: ElectraForMaskedLM and ElectraForPreTraining of transformers on one
  * embedding (make_electra.py), imported and trained on texts with given draws, against f64: both
- * losses and every gradient of the first plus 50 times the second. Draws for hidden tokens
- * exchanged, or weights of one loss left out, fail. The pass that words are drawn from says what
- * the one that is trained says. */
+ * losses and every gradient of the first plus 50 times the second. Without the draws, or with
+ * another weight, they are others. The pass that words are drawn from says what the one that is
+ * trained says, and words come as often as it says. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
