@@ -412,8 +412,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (v->c.quantize && (data || adapter || form == LF_FORM_PEFT || form == LF_FORM_MEGATRON))
         return lf_fail(err, LF_EINVAL, "quantize is of models of Hugging Face; %s is none",
                        v->c.from);
-    if (v->c.parts && form != LF_FORM_HF)
-        return lf_fail(err, LF_EINVAL, "parts is of an import from Hugging Face; %s is none",
+    if (v->c.parts == LF_PARTS_TEXT && form != LF_FORM_HF)
+        return lf_fail(err, LF_EINVAL, "parts = text is of an import from Hugging Face; %s is none",
+                       v->c.from);
+    if (v->c.parts == LF_PARTS_GENERATOR && (form != LF_FORM_CHECKPOINT || adapter))
+        return lf_fail(err, LF_EINVAL,
+                       "parts = generator is of an export of a whole model; %s is no checkpoint of "
+                       "one",
                        v->c.from);
     if (v->c.averages && (form != LF_FORM_CHECKPOINT || adapter))
         return lf_fail(err, LF_EINVAL,

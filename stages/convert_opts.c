@@ -43,8 +43,10 @@ static const lf_opt opts[] = {
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "all",
-     .choices = "all|text",
-     .help = "import; text: of a model that also sees or hears take the decoder of texts alone"},
+     .choices = "all|text|generator",
+     .help = "text: of a model that also sees or hears import the decoder of texts alone; "
+             "generator: export the masked language model that was trained beside a model "
+             "(objective = electra)"},
     LF_WEIGHTS_ROW("export: "),
     {.name = "family",
      .group = "model",

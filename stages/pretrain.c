@@ -21,6 +21,7 @@ static void destroy(void *self)
     lf_class_train_destroy(p->telling);
     lf_dual_train_destroy(p->comparing);
     lf_moco_train_destroy(p->contrasting);
+    lf_electra_train_destroy(p->replacing);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -104,6 +105,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
         rc = read_ramp(p, err);
     if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
+    if (rc == 0)
+        rc = lf_pretrain_settle_electra(p, err);
     if (rc == 0)
         rc = lf_pretrain_check_pictures(p, err);
     if (rc == 0)

@@ -8,6 +8,7 @@
 #include "engine/post/class_train.h"
 #include "engine/post/dual_train.h"
 #include "engine/post/moco_train.h"
+#include "engine/train/electra.h"
 #include "engine/train/mae.h"
 #include "stages/train_common.h"
 #include "stages/train_opts.h"
@@ -22,7 +23,8 @@ enum pretrain_objective {
     PRETRAIN_DENOISE,
     PRETRAIN_CLIP,
     PRETRAIN_SIGLIP,
-    PRETRAIN_MOCO
+    PRETRAIN_MOCO,
+    PRETRAIN_ELECTRA
 };
 
 struct pretrain {
@@ -44,6 +46,9 @@ struct pretrain {
     /* with objective = moco; crop_scale and flip are told's */
     struct lf_moco_train_opts moco;
     lf_moco_train *contrasting;
+    /* with objective = electra, besides mlm */
+    double discriminator_weight;
+    lf_electra_train *replacing;
     /* with objective = mlm */
     lf_mlm mlm;
     int64_t mask_token;
@@ -69,6 +74,8 @@ int lf_pretrain_read_seq2seq(struct pretrain *p, const lf_optset *o, lf_err *err
 /* pretrain_mlm.c. With mask_whole_words: finds the tokenizer and reads where its words begin. When
  * the stage runs, before the loop. */
 int lf_pretrain_open_words(struct pretrain *p, lf_err *err);
+/* The same after the model is read: with objective = electra [model] describes a discriminator. */
+int lf_pretrain_settle_electra(struct pretrain *p, lf_err *err);
 /* After the model is read: is it one that the objective trains? */
 int lf_pretrain_check_pictures(const struct pretrain *p, lf_err *err);
 

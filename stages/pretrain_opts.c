@@ -27,13 +27,21 @@ static const lf_opt opts[] = {
      LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.vision_from),
      .help = "checkpoint of any model whose encoder of pictures to begin with"},
+    {.name = "generator_from",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
+     .field = LF_OPT_FIELD(CONFIG, c.generator_from),
+     .help = "with objective = electra: checkpoint of a masked language model whose layers and "
+             "head the generator begins with; its embedding is that of the discriminator"},
     LF_TRAIN_CHOICE_ROWS,
     {.name = "objective",
      .group = "objective",
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "next_token",
-     .choices = "next_token|mae|mlm|classes|span|denoise|clip|siglip|moco",
+     .choices = "next_token|mae|mlm|classes|span|denoise|clip|siglip|moco|electra",
      .field = LF_OPT_FIELD(CONFIG, objective),
      .help =
          "mae: an encoder of pictures learns to restore hidden patches of them (masked "
@@ -43,7 +51,9 @@ static const lf_opt opts[] = {
          "a text that lost spans (T5), or whose sentences are shuffled too (BART). clip, siglip: "
          "pictures and their captions find each other among all of a step ([model] dual.dim), "
          "by cross-entropy or pair by pair. moco: an encoder of pictures learns to tell that two "
-         "views are of one picture (MoCo v3)",
+         "views are of one picture (MoCo v3). electra: of an encoder of texts a second one says "
+         "hidden tokens, and it learns which tokens of a text are draws of that ([model] "
+         "generator_layers)",
      .more = "[model] has vision.* and, of the decoder that restores, mae.layers, mae.hidden and "
              "mae.heads; of one that tells classes, classes.labels; with moco nothing else. The "
              "text of the data is not read but by clip and siglip. vision_from of another run "
@@ -238,8 +248,8 @@ static const lf_opt opts[] = {
      .max = 2147483647.0,
      .field = LF_OPT_FIELD(CONFIG, mask_token),
      .help =
-         "with objective = mlm or denoise: number of the token that stands for a hidden one, or "
-         "for a span; needed there"},
+         "with objective = mlm, electra or denoise: number of the token that stands for a hidden "
+         "one, or for a span; needed there"},
     {.name = "mask_share",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -247,8 +257,9 @@ static const lf_opt opts[] = {
      .min = 0.001,
      .max = 0.999,
      .field = LF_OPT_FIELD(CONFIG, mlm.share),
-     .help = "with objective = mlm, span or denoise: share of tokens that are hidden or taken "
-             "out, others whenever a text comes again; unset: of denoise 0.3"},
+     .help =
+         "with objective = mlm, electra, span or denoise: share of tokens that are hidden or taken "
+         "out, others whenever a text comes again; unset: of denoise 0.3"},
     {.name = "mask_random",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -278,7 +289,8 @@ static const lf_opt opts[] = {
      .def = "no",
      .field = LF_OPT_FIELD(CONFIG, mlm.whole_words),
      .help =
-         "with objective = mlm or denoise: all tokens of a word are hidden together, and spans "
+         "with objective = mlm, electra or denoise: all tokens of a word are hidden together, and "
+         "spans "
          "are of words; words are those "
          "that the tokenizer marks (##, spaces), which is the one beside the data or tokenizer"},
     {.name = "nsp",
@@ -300,6 +312,15 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, separator),
      .help = "with nsp: number of the token behind each text of a pair, such as [SEP]; needed "
              "there"},
+    {.name = "discriminator_weight",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "50",
+     .min = 1e-6,
+     .max = 1e6,
+     .field = LF_OPT_FIELD(CONFIG, discriminator_weight),
+     .help = "with objective = electra: the loss is that of the generator plus this times that of "
+             "the discriminator"},
     {.name = "span_length",
      .type = LF_OPT_FLOAT,
      .cls = ID,

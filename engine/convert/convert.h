@@ -27,8 +27,9 @@ enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF
 enum lf_convert_quantize { LF_QUANTIZE_KEEP = 0, LF_QUANTIZE_BF16, LF_QUANTIZE_FP8 };
 
 /* What an import takes: everything, or of a model that also sees or hears the decoder of texts
- * alone, which becomes a model of its own family. */
-enum lf_convert_parts { LF_PARTS_ALL = 0, LF_PARTS_TEXT };
+ * alone, which becomes a model of its own family. An export takes the model, or the generator that
+ * was trained beside it (engine/model/electra.h). */
+enum lf_convert_parts { LF_PARTS_ALL = 0, LF_PARTS_TEXT, LF_PARTS_GENERATOR };
 
 /* Special tokens of an exported model: eos_token_id, at which generate of transformers stops, and
  * pad_token_id of config.json and generation_config.json. They are written when the model is no
@@ -60,7 +61,7 @@ struct lf_convert_opts {
     size_t n_left;
     int dtype;          /* enum lf_convert_dtype */
     int quantize;       /* enum lf_convert_quantize */
-    int parts;          /* import: enum lf_convert_parts */
+    int parts;          /* enum lf_convert_parts */
     bool averages;      /* export: those in place of the weights (ckpt.h, lf_ckpt_averages) */
     int64_t file_bytes; /* a new file of the output begins above this; 0: one file */
     int threads;

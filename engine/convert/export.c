@@ -10,6 +10,7 @@
 #include "engine/convert/hf_priv.h"
 #include "engine/convert/priv.h"
 #include "engine/convert/quantised.h"
+#include "engine/model/electra.h"
 #include "engine/model/label_names.h"
 #include "engine/model/vision.h"
 #include "engine/model/weights.h"
@@ -72,12 +73,21 @@ static int kept_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf
 
 /* ---- our tensors ---- */
 
+static bool takes_generator(const struct export *ex)
+{
+    return ex->o->parts == LF_PARTS_GENERATOR;
+}
+
 /* Is a weight of the checkpoint of a part that this export is not of? */
 static bool is_other_part(const struct export *ex, const char *name)
 {
     const struct lf_hf_lone *l = ex->family->lone;
     static const char *const beside[] = {
         [LF_BESIDE_RESTORING] = "mae.", [LF_BESIDE_CLASSES] = "classes."};
+    if (lf_weights_is_generator(name))
+        return !takes_generator(ex);
+    if (takes_generator(ex)) /* what it shares with the discriminator */
+        return !lf_electra_shares(name);
     return l && !lf_weights_is_vision(name) &&
            !(l->beside && lf_str_has_prefix(name, beside[l->beside]));
 }
@@ -104,7 +114,9 @@ static int find_entries(struct export *ex, lf_err *err)
     for (size_t i = 0; i < ex->map.n_ours && rc == 0; i++) {
         lf_buf b;
         lf_buf_init(&b);
-        lf_buf_addf(&b, LF_WEIGHTS_PREFIX "%s", ex->map.ours[i].name);
+        const char *name = ex->map.ours[i].name;
+        const bool own = takes_generator(ex) && !lf_electra_shares(name);
+        lf_buf_addf(&b, LF_WEIGHTS_PREFIX "%s%s", own ? LF_ELECTRA_STACK : "", name);
         rc = lf_buf_check(&b, err);
         if (rc == 0 && !(ex->entries[i] = lf_ckpt_find(ex->ckpt, b.data, "weight")))
             rc = lf_fail(err, LF_EFORMAT, "%s: no tensor %s", ex->o->from, b.data);
@@ -785,6 +797,15 @@ static int take_part(struct export *ex, lf_err *err)
 {
     const struct lf_hf_lone *l = ex->family->lone;
     const char *family = lf_vision_families[ex->config.vision.family];
+    if (takes_generator(ex)) {
+        const lf_model_config of = ex->config;
+        if (!of.generator_layers)
+            return lf_fail(err, LF_EINVAL,
+                           "parts = generator: no generator was trained with this model "
+                           "(objective = electra of lf-pretrain)");
+        lf_model_generator(&ex->config, &of);
+    }
+    lf_model_leave_generator(&ex->config);
     if (!l && lf_model_is_dual(&ex->config) && has_towers(ex->family))
         return 0;
     if (!l)
@@ -851,7 +872,7 @@ static int prepare(struct export *ex, lf_err *err)
         return rc;
     json_t *hf = json_object_get(lf_ckpt_state(ex->ckpt), "hf");
     const char *was = json_string_value(json_object_get(hf, "family"));
-    if (was && strcmp(was, ex->family->name) == 0)
+    if (was && strcmp(was, ex->family->name) == 0 && !takes_generator(ex))
         ex->hf = hf;
     struct lf_map_form form;
     rc = lf_hf_form(&form, ex->family, &ex->config, NULL, ex->hf, err);
@@ -873,7 +894,7 @@ static int export_key(struct export *ex, lf_err *err)
     char hex[LF_HASH_HEX];
     lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
     lf_buf_init(&b);
-    lf_buf_addf(&b, "%s %s", ex->family->name, hex);
+    lf_buf_addf(&b, "%s %s%s", ex->family->name, hex, takes_generator(ex) ? " generator" : "");
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);

@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/convert/hf_priv.h"
 #include "engine/convert/priv.h"
+#include "engine/model/electra.h"
 #include "engine/model/vision.h"
 
 /* Keys of any config.json that change no number of the model. */
@@ -686,12 +687,6 @@ int lf_hf_write_labels(int64_t n, const json_t *called, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-static bool discriminates(const lf_model_config *c)
-{
-    return c->output == LF_OUTPUT_LABELS && c->labels_of == LF_LABELS_OF_TOKEN && c->labels == 1 &&
-           c->label_head == LF_LABEL_GELU;
-}
-
 /* Labels and their names. Of one label it is regression: transformers would put a sigmoid or a
  * softmax on any other problem. */
 static int write_output(const lf_model_config *c, json_t *o, lf_err *err)
@@ -708,7 +703,7 @@ const char *lf_hf_class_of(const struct lf_hf_family *f, const lf_model_config *
 {
     if (c->output == LF_OUTPUT_TOKENS)
         return f->pairs && c->nsp_head ? f->pairs : f->architecture;
-    if (f->discriminator && discriminates(c))
+    if (f->discriminator && lf_model_discriminates(c))
         return f->discriminator;
     if (c->output == LF_OUTPUT_LABELS && f->label_classes[c->labels_of])
         return f->label_classes[c->labels_of];

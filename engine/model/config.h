@@ -401,6 +401,9 @@ typedef struct lf_model_config {
     /* besides tokens, of encoders: of each pair of texts two numbers, whether the second follows
      * the first (nsp.c) */
     bool nsp_head;
+    /* of encoders that tell replaced tokens: the second encoder that makes the replacements, with
+     * the embedding of this one (electra.h); generator_layers = 0: there is none */
+    int64_t generator_layers, generator_hidden, generator_heads, generator_ffn;
     /* Heads of multi-token prediction (mtp.c), which stand behind the layers as layers L, L + 1 ...
      * of the kind of the last one; 0: none */
     int64_t mtp_layers;

@@ -9,6 +9,7 @@
 #include "engine/model/classes.h"
 #include "engine/model/config_priv.h"
 #include "engine/model/dual.h"
+#include "engine/model/electra.h"
 #include "engine/model/mae.h"
 #include "engine/model/vision.h"
 #include "kernels/kernels.h"
@@ -494,6 +495,9 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"label_bias", c->label_bias, labels, "output = labels"},
         {"nsp_head", c->nsp_head, tokens && c->mask == LF_MASK_BOTH,
          "output = tokens and mask = both"},
+        {"generator_hidden", c->generator_hidden > 0, c->generator_layers > 0, "generator_layers"},
+        {"generator_heads", c->generator_heads > 0, c->generator_layers > 0, "generator_layers"},
+        {"generator_ffn", c->generator_ffn > 0, c->generator_layers > 0, "generator_layers"},
         {"mtp_join", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_mlp", true, c->mtp_layers > 0, "mtp_layers"},
         {"mtp_norm", true, c->mtp_layers > 0, "mtp_layers"},
@@ -945,6 +949,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_mtp(c, err);
     if (rc == 0)
         rc = check_both(c, err);
+    if (rc == 0)
+        rc = lf_model_check_generator(c, err);
     if (rc == 0)
         rc = check_labels(c, err);
     if (rc == 0)

@@ -146,7 +146,7 @@ static lf_val embed(struct lf_dec_build *b)
                : x;
 }
 
-lf_val lf_dec_bottom(struct lf_dec_build *b)
+lf_val lf_dec_embedded(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = embed(b);
@@ -156,15 +156,24 @@ lf_val lf_dec_bottom(struct lf_dec_build *b)
             lf_embed(b->g, b->types, b->types, LF_NONE, lf_param(b->g, "type_embed.weight"), 1, 0));
     if (b->noise)
         x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, lf_model_bottom_width(c)));
-    if (c->embed_norm)
-        x = lf_dec_norm(b, x, "embed_norm", LF_DEC_OUTSIDE);
+    return c->embed_norm ? lf_dec_norm(b, x, "embed_norm", LF_DEC_OUTSIDE) : x;
+}
+
+lf_val lf_dec_bottom_of(struct lf_dec_build *b, lf_val x)
+{
+    const lf_model_config *c = b->c;
     x = lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
     return c->embed_narrow ? lf_dec_linear(b, x, true, "embed_in", LF_DEC_OUTSIDE) : x;
 }
 
+lf_val lf_dec_bottom(struct lf_dec_build *b)
+{
+    return lf_dec_bottom_of(b, lf_dec_embedded(b));
+}
+
 /* Tokens, or the stream of the chunk before, to what the head reads [R, E]. LF_NONE: the chunk has
  * no head. */
-static lf_val trunk(struct lf_dec_build *b)
+lf_val lf_dec_trunk(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     const struct lf_dec_span own = lf_dec_span(c, &b->chunk, false);
@@ -258,7 +267,7 @@ static int check_tokens(const lf_model_config *c, lf_err *err)
 }
 
 /* One check at the end: a graph with a failure is of no use to anyone. */
-static lf_graph *done(lf_graph *g, lf_err *err)
+lf_graph *lf_dec_done(lf_graph *g, lf_err *err)
 {
     if (!lf_graph_check(g, err))
         return g;
@@ -323,13 +332,20 @@ static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *na
     return 0;
 }
 
+int lf_dec_begin(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
+                 const struct lf_decoder_rows *r, bool train, lf_err *err)
+{
+    *b = documents(d, r, train, train);
+    return begin_documents(b, ps, name, r, err);
+}
+
 lf_graph *lf_dec_documents(const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, bool train, lf_val *x, lf_err *err)
 {
     struct lf_dec_build b = documents(d, r, train, train);
     if (begin_documents(&b, ps, name, r, err) != 0)
         return NULL;
-    *x = trunk(&b);
+    *x = lf_dec_trunk(&b);
     return b.g;
 }
 
@@ -346,15 +362,15 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                              .want_lse = score,
                              .want_argmax = score,
                              .want_entropy = r->entropy};
-    lf_val x = trunk(&b);
+    lf_val x = lf_dec_trunk(&b);
     if (!b.chunk.last)
-        return done(b.g, err);
+        return lf_dec_done(b.g, err);
     lf_dec_loss(&b, x, lf_input(b.g, "targets", LF_I32, r->rows, 1), &o);
     if (b.more)
         lf_dec_mtp_losses(&b, x);
     if (d->nsp)
         lf_dec_nsp_loss(&b, x);
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }
 
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -386,9 +402,9 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
         return NULL;
     b.train = h->train; /* balance of experts is counted */
     b.differentiated = h->train && !b.chunk.frozen;
-    lf_val x = trunk(&b);
+    lf_val x = lf_dec_trunk(&b);
     if (!b.chunk.last)
-        return done(b.g, err);
+        return lf_dec_done(b.g, err);
     lf_val targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
     if (h->logp) {
         const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
@@ -413,7 +429,7 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
         lf_pin_f32(b.g, hidden);
         output(&b, hidden, h->train, "hidden", "dhidden");
     }
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }
 
 lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -422,10 +438,10 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
     struct lf_dec_build b = documents(d, r, false, false);
     if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
-    lf_val x = trunk(&b);
+    lf_val x = lf_dec_trunk(&b);
     if (b.chunk.last)
         lf_output(b.g, all_logits(&b, x), "logits");
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }
 
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -454,12 +470,12 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
         b.source_last = lf_input(b.g, "source_last", LF_I32, p->rows, 1);
         b.source_table = lf_input(b.g, "source_table", LF_I32, p->n_seq, p->max_source_pages);
     }
-    const lf_val h = trunk(&b);
+    const lf_val h = lf_dec_trunk(&b);
     if (p->hidden)
         lf_output(b.g, h, "hidden");
     lf_val x = lf_gather_rows(b.g, h, lf_input(b.g, "select", LF_I32, p->n_select, 1));
     lf_output(b.g, all_logits(&b, x), "logits");
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }
 
 lf_graph *lf_decoder_source_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -481,7 +497,7 @@ lf_graph *lf_decoder_source_graph(const lf_decoder *d, lf_pstore *ps, const char
     struct lf_dec_build e = lf_dec_source(&b, &s);
     b.source_table = lf_input(b.g, "source_table", LF_I32, p->n_seq, p->max_source_pages);
     lf_dec_keep_source(&b, &e, lf_dec_encode(&e));
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }
 
 lf_graph *lf_decoder_draft_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -517,5 +533,5 @@ lf_graph *lf_decoder_draft_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                       d->c.layers),
                  x = lf_gather_rows(b.g, h, lf_input(b.g, "select", LF_I32, p->n_select, 1));
     lf_output(b.g, all_logits(&b, x), "logits");
-    return done(b.g, err);
+    return lf_dec_done(b.g, err);
 }

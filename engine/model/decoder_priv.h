@@ -100,8 +100,21 @@ struct lf_dec_build {
  * head would read, [R, E]. */
 lf_graph *lf_dec_documents(const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, bool train, lf_val *x, lf_err *err);
-/* What the first layer of a stack reads. */
+/* The builder of a graph over packed documents, with its inputs, and what lf_dec_documents makes of
+ * it: what the head would read, LF_NONE where the chunk has no head. */
+int lf_dec_begin(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
+                 const struct lf_decoder_rows *r, bool train, lf_err *err);
+lf_val lf_dec_trunk(struct lf_dec_build *b);
+/* The graph, or NULL with its failure in err. */
+lf_graph *lf_dec_done(lf_graph *g, lf_err *err);
+/* Tokens with what is added to them, and the norm behind it, before dropout and what leads to the
+ * stream. */
+lf_val lf_dec_embedded(struct lf_dec_build *b);
+/* What the first layer of a stack reads, of what lf_dec_embedded gave. */
+lf_val lf_dec_bottom_of(struct lf_dec_build *b, lf_val x);
 lf_val lf_dec_bottom(struct lf_dec_build *b);
+/* Declares what a generator (electra.h) has for itself. */
+int lf_dec_declare_generator(const lf_decoder *d, lf_pstore *ps, lf_err *err);
 /* Values of position = relative by distance: of layer l, or of all layers of the stack. */
 lf_val lf_dec_relative(struct lf_dec_build *b, int64_t l);
 /* Layers [begin, end) of one of two stacks. */

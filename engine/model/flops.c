@@ -33,7 +33,7 @@ static bool is_table(const char *name)
 /* Scalars of a tensor that multiply a token. */
 static double multiplying(const lf_model_config *c, const struct lf_param_desc *d)
 {
-    const bool tied = c->tied_head && c->output == LF_OUTPUT_TOKENS;
+    const bool tied = (c->tied_head && c->output == LF_OUTPUT_TOKENS) || c->generator_layers > 0;
     double n = 1;
     for (int k = 0; k < d->ndim; k++)
         n *= (double)d->dims[k];

@@ -22,6 +22,8 @@
  * Heads of mtp_layers that are trained count as layers behind the last one, each with the head over
  * the vocabulary once more; others do not run.
  *
+ * Of a generator beside the model (electra.h) the matrices count once, and not the attention.
+ *
  * With everything trained, no adapter and no such heads this is lf_model_train_flops_per_token.
  * With a frozen base
  * it is some two thirds of it: no gradients of its weights are computed. What recompute computes

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/model/decoder_priv.h"
+#include "engine/model/electra.h"
 
 bool lf_model_transforms(const lf_model_config *c)
 {
@@ -49,6 +50,7 @@ int lf_model_give_labels(lf_model_config *c, int64_t labels, int of, lf_err *err
                        (long long)labels);
     c->output = LF_OUTPUT_LABELS;
     c->nsp_head = false;
+    lf_model_leave_generator(c);
     c->labels = labels;
     c->labels_of = of;
     c->label_row = both && text ? LF_LABEL_FIRST : LF_LABEL_LAST;

@@ -9,6 +9,7 @@
 #include "engine/graph/layout.h"
 #include "engine/model/classes.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/electra.h"
 #include "engine/model/mae.h"
 
 struct table {
@@ -874,6 +875,20 @@ int lf_decoder_declare_chunks(const lf_decoder *d, lf_pstore *ps,
     t.frozen = !h.mtp;
     for (int64_t k = 0; h.last && k < c->mtp_layers; k++)
         add_mtp(&t, c->layers + k);
+    return t.rc;
+}
+
+int lf_dec_declare_generator(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const lf_model_config *c = &d->c;
+    struct table t = {.ps = ps, .c = c, .stack = LF_ELECTRA_STACK, .err = err};
+    if (c->embed_dim) {
+        add(&t, NULL, MATRIX, WHOLE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
+        add(&t, NULL, BIAS, WHOLE, vector(c->hidden), "embed_in.bias");
+    }
+    for (int64_t l = 0; l < c->layers; l++)
+        add_layer(&t, l);
+    add_top(&t);
     return t.rc;
 }
 

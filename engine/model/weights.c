@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/graph/layout.h"
+#include "engine/model/electra.h"
 
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V, LF_P_EMA};
 #define N_STORED 4
@@ -459,11 +460,12 @@ int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
 }
 
 /* Which tensors of a store a checkpoint fills. blind: it has none of encoder and projector. */
-enum part { BASE, TRUNK, ADAPTER, VISION };
+enum part { BASE, TRUNK, ADAPTER, VISION, GENERATOR };
 struct from {
     enum part part;
     bool blind;
     bool pooler; /* below labels: the pooler of a model with nsp_head is theirs */
+    bool alone;  /* store or file lacks the generator (electra.h), which then is the store's */
 };
 
 bool lf_weights_is_vision(const char *name)
@@ -482,6 +484,11 @@ bool lf_weights_is_head(const char *name)
     return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0 ||
            strncmp(name, "labels.", 7) == 0 || strncmp(name, "label_in.", 9) == 0 ||
            strncmp(name, "classes.", 8) == 0 || strncmp(name, "nsp.", 4) == 0;
+}
+
+bool lf_weights_is_generator(const char *name)
+{
+    return strncmp(name, LF_ELECTRA_STACK, sizeof LF_ELECTRA_STACK - 1) == 0;
 }
 
 /* What labels of texts are read by, and pairs of texts (nsp.c). */
@@ -508,7 +515,9 @@ static bool fills(const struct lf_param_desc *d, const struct from *f)
 {
     if (d->elsewhere || leaves(d->name, f) ||
         (f->part == VISION && !lf_weights_is_vision(d->name)) ||
-        (f->blind && lf_weights_is_sight(d->name)))
+        (f->part == GENERATOR && !lf_weights_is_generator(d->name)) ||
+        (f->blind && lf_weights_is_sight(d->name)) ||
+        (f->alone && lf_weights_is_generator(d->name)))
         return false;
     return d->adapter == (f->part == ADAPTER) || d->whole;
 }
@@ -516,7 +525,14 @@ static bool fills(const struct lf_param_desc *d, const struct from *f)
 /* Is a tensor of the file of no interest? */
 static bool passed_over(const char *name, const struct from *f)
 {
-    return leaves(name, f) || (f->part == VISION && !lf_weights_is_vision(name));
+    return leaves(name, f) || (f->part == VISION && !lf_weights_is_vision(name)) ||
+           (f->alone && lf_weights_is_generator(name));
+}
+
+/* What a model has for its generator is a model in a file of its own. */
+static const char *name_in_file(const struct lf_param_desc *d, const struct from *f)
+{
+    return d->name + (f->part == GENERATOR ? sizeof LF_ELECTRA_STACK - 1 : 0);
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
@@ -524,7 +540,7 @@ static int check_visited(const lf_pstore *ps, const struct from *f, const lf_ckp
                          const char *prefix, lf_err *err)
 {
     size_t skip = strlen(prefix);
-    if (lf_pstore_has_part(ps)) /* other ranks have the others */
+    if (lf_pstore_has_part(ps) || f->part == GENERATOR) /* others are elsewhere */
         return 0;
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
@@ -562,7 +578,7 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
             continue;
         lf_buf name;
         lf_buf_init(&name);
-        lf_buf_addf(&name, "%s%s", prefix, d->name);
+        lf_buf_addf(&name, "%s%s", prefix, name_in_file(d, f));
         rc = lf_buf_check(&name, err);
         for (size_t j = 0;
              j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && rc == 0; j++) {
@@ -585,9 +601,15 @@ static int load_all(lf_pstore *ps, const struct from *f, const lf_ckpt *c, const
     return rc;
 }
 
+static bool has_generator(const lf_pstore *ps)
+{
+    return lf_pstore_find(ps, LF_ELECTRA_STACK "head.bias") >= 0;
+}
+
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, &(struct from){.part = BASE}, c, prefix, moments, err);
+    const struct from f = {.part = BASE, .alone = !has_generator(ps)};
+    return load_all(ps, &f, c, prefix, moments, err);
 }
 
 /* Are the labels of c those of the store, and read the same way? */
@@ -606,8 +628,14 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     int rc = lf_weights_config(&is, c, err);
     const struct from f = {
         is.output == output && (output != LF_OUTPUT_LABELS || same_labels(ps, &is)) ? BASE : TRUNK,
-        !is.vision.family, lf_model_tells_pairs(&is) && lf_pstore_find(ps, "label_in.weight") >= 0};
+        !is.vision.family, lf_model_tells_pairs(&is) && lf_pstore_find(ps, "label_in.weight") >= 0,
+        !is.generator_layers || !has_generator(ps)};
     return rc != 0 ? rc : load_all(ps, &f, c, prefix, false, err);
+}
+
+int lf_weights_load_generator(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    return load_all(ps, &(struct from){.part = GENERATOR}, c, prefix, false, err);
 }
 
 static int no_encoder(const lf_ckpt *c, lf_err *err)

@@ -66,19 +66,25 @@ const lf_ckpt_entry *lf_weights_entry(const lf_pstore *ps, int i, const lf_ckpt 
  * leaf of the entry for each, and not much more than 64 MiB. */
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err);
-/* Fills ps from c, except the tensors of an adapter. Without `moments`, moments in the file are
- * ignored. */
+/* Fills ps from c, except the tensors of an adapter; a generator in c (electra.h) that ps lacks is
+ * passed over. Without `moments`, moments in the file are ignored. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* Fills the base of an adapter for a model with this output (enum lf_model_output), without
  * moments. Where c has another output its head is ignored, and ps keeps the initial values of its
- * own head; where the model of c sees no pictures, ps keeps those of encoder and projector. */
+ * own head; where the model of c sees no pictures, ps keeps those of encoder and projector, and
+ * where it has no generator that one. */
 int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
                           lf_err *err);
 /* Is the tensor of this name of the encoder of pictures (vision), or of it or the projector? */
 bool lf_weights_is_vision(const char *name);
 bool lf_weights_is_sight(const char *name);
+/* Is it of a generator beside the model (electra.h)? */
+bool lf_weights_is_generator(const char *name);
 /* Fills the tensors vision.* of ps from c, a checkpoint of any model with such an encoder. */
 int lf_weights_load_vision(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err);
+/* Fills the tensors generator.* of ps (electra.h) from c, a checkpoint of the generator as a model
+ * of its own, whose embedding is not read. */
+int lf_weights_load_generator(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err);
 /* Fills the tensors of an adapter in ps from c, a checkpoint of the adapter alone. */
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err);

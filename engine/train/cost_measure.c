@@ -147,7 +147,7 @@ static int pass(struct bench *b, lf_trainer *t, enum lf_segment seg, lf_err *err
     const struct lf_train_chunk *h = &t->m.cut.chunk[0];
     const bool f = seg == LF_FWD;
     struct lf_train_side s = {h->train, 0, f ? LF_PIPE_ACTIVATION : LF_PIPE_GRADIENT, false};
-    const struct lf_train_inputs in = {h->train, 0, &h->part, NULL};
+    const struct lf_train_inputs in = {h->train, 0, &h->part, NULL, true};
     int rc = f ? lf_train_write_inputs(t, &in, &b->mb, err) : 0;
     if (rc == 0 && seg != LF_BWD_WEIGHT)
         rc = lf_train_pipe_copy(t, b->in, &s, err);

@@ -363,6 +363,7 @@ static int count_hidden(const lf_loader *l, size_t k, uint64_t seq, int64_t samp
                                      s->dir);
             at += (int32_t)part[j].seg.len;
         }
+    step->units += l->nsp ? 0 : at;
     for (; at < l->T; at++)
         targets[at] = -1;
     step->trained += hide(l, sample, tokens, targets, l->count_begins);

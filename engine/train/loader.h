@@ -181,7 +181,8 @@ typedef struct lf_loader_step {
      * many as units */
     int64_t trained;
     /* pairs, labelled answers or prompts over all ranks and micro-batches; tiles with `pictures`;
-     * pairs of texts with `nsp`; else 0 with plain documents */
+     * pairs of texts with `nsp`, else with `mlm` tokens of documents; else 0 with plain
+     * documents */
     int64_t units;
     int64_t next_sample; /* the cursor behind this step: lf_loader_seek to it continues */
 } lf_loader_step;

@@ -170,6 +170,7 @@ struct lf_train_config {
     const char *init_from; /* NULL: random */
     /* checkpoint whose encoder of pictures is taken; NULL: that of init_from, or a random one */
     const char *vision_from;
+    const char *generator_from; /* of an objective with a generator (electra.h); NULL: none */
     /* train this adapter beside the frozen weights of init_from; NULL: train the weights */
     const struct lf_adapter_config *adapter;
     /* checkpoint of an adapter with these settings to begin with; NULL: a new adapter */

@@ -28,7 +28,9 @@
 #include <jansson.h>
 
 #include "engine/graph/exec.h"
+#include "engine/graph/plan.h"
 #include "engine/model/decoder.h"
+#include "engine/train/guest.h"
 #include "engine/train/loader.h"
 
 #define LF_OBJECTIVE_SUMS    24 /* most sums, and most tops */
@@ -49,6 +51,7 @@ struct lf_train_view {
     bool valid_split; /* batch is of the valid split, and seg_source counts its sources */
     /* In training: loss scale / units of the whole optimizer step. It multiplies gradients only. */
     double inv_units;
+    double inv_trained; /* the same of the trained tokens of the step */
 };
 
 typedef struct lf_objective {
@@ -79,6 +82,11 @@ typedef struct lf_objective {
     size_t row_bytes;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
+    /* Adds chains of its own to the plan, of LF_TRAIN_ERA_OBJECTIVE: passes that `inputs` runs
+     * before a micro-batch. r is of the graph of training; valid: there is a graph of validation.
+     * Once, behind graph. May be NULL. */
+    int (*plan)(void *user, lf_pstore *ps, lf_plan *plan, const struct lf_decoder_rows *r,
+                bool valid, lf_err *err);
     /* Writes the inputs of a graph that is not the decoder's, in place of the loop. May be NULL. */
     int (*inputs)(void *user, const struct lf_train_view *v, lf_err *err);
     /* Host memory that it will have taken, once graph was called; NULL: nothing to speak of */
@@ -117,6 +125,13 @@ typedef struct lf_objective {
     json_t *extra; /* borrowed; NULL: none */
 } lf_objective;
 
+/* Chains of an objective are live at no time of which those of training and validation are. */
+#define LF_TRAIN_ERA_OBJECTIVE (4u << LF_TRAIN_GUEST_ERAS)
+
+/* For `inputs`: writes the inputs of the decoder's graphs over the micro-batch into a chain over
+ * the same rows: tokens, positions, documents and what else the description and dropout need, and
+ * with `targets` these. */
+int lf_train_view_inputs(const struct lf_train_view *v, int chain, bool targets, lf_err *err);
 /* The rows of a micro-batch, of which a graph of r has some where ranks divide them. */
 int64_t lf_train_all_rows(const lf_pstore *ps, const struct lf_decoder_rows *r);
 /* Reads output `name`, `each` bytes (<= row_bytes) a row, of all rows of the micro-batch in their

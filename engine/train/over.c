@@ -83,14 +83,6 @@ static int write_noise(lf_trainer *t, const struct lf_train_inputs *in, const lf
     return write_rows(t, in, "noise", t->noise_buf, (size_t)t->mc.hidden * sizeof(float), err);
 }
 
-static bool of_training(const lf_trainer *t, int chain)
-{
-    bool yes = false;
-    for (int i = 0; i < t->m.cut.n_chunks; i++)
-        yes = yes || t->m.cut.chunk[i].train == chain;
-    return yes;
-}
-
 /* What the encoder of an encoder-decoder reads. */
 static int write_source(const lf_trainer *t, const struct lf_train_inputs *in,
                         const lf_loader_batch *b, lf_err *err)
@@ -106,7 +98,7 @@ static int write_source(const lf_trainer *t, const struct lf_train_inputs *in,
     if (rc == 0)
         rc = lf_exec_write(ex, in->chain, in->slot, "source_cu_seqlens", b->source_cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
-    if (rc != 0 || !t->source_samples_buf || !of_training(t, in->chain))
+    if (rc != 0 || !t->source_samples_buf || !in->train)
         return rc;
     for (size_t r = 0; r < rows; r++)
         t->source_samples_buf[r] = b->sample_ids[r / (size_t)b->S];
@@ -170,13 +162,13 @@ int lf_train_write_inputs(lf_trainer *t, const struct lf_train_inputs *in, const
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, &docs, err);
     if (rc == 0)
         rc = lf_decoder_write_prefixes(t->m.dec, ex, chain, &docs, b->targets, t->prefix_buf, err);
-    if (rc == 0 && in->part->first && t->noise_buf && of_training(t, chain))
+    if (rc == 0 && in->part->first && t->noise_buf && in->train)
         rc = write_noise(t, in, b, err);
-    if (rc == 0 && in->part->last && t->mtp_buf && of_training(t, chain))
+    if (rc == 0 && in->part->last && t->mtp_buf && in->train)
         rc = write_mtp(t, in, b, err);
     if (rc == 0 && in->part->last && t->nsp_buf)
         rc = write_nsp(t, in, b, err);
-    if (rc != 0 || !t->samples_buf || !of_training(t, chain))
+    if (rc != 0 || !t->samples_buf || !in->train)
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
@@ -198,6 +190,14 @@ int lf_train_next_step(const lf_trainer *t, lf_loader *l, lf_loader_step *ls, lf
     const int rc = lf_loader_begin_step(l, ls, err);
     const int all = lf_train_together(t, rc < 0 ? rc : 0, err);
     return all != 0 ? all : rc;
+}
+
+int lf_train_view_inputs(const struct lf_train_view *v, int chain, bool targets, lf_err *err)
+{
+    const struct lf_decoder_chunk part = {.first = true, .last = targets};
+    const struct lf_train_inputs in = {
+        .chain = chain, .slot = v->slot, .part = &part, .train = v->train};
+    return lf_train_write_inputs(v->trainer, &in, v->batch, err);
 }
 
 /* Those of an objective that has a graph of its own. */
@@ -226,7 +226,8 @@ int lf_train_next_batch(lf_trainer *t, lf_loader *l, bool train, const lf_loader
         *data_s += lf_now_s() - t0;
     if (rc == 0 && !(o && o->inputs)) {
         const struct lf_train_chunk *h = t->m.cut.chunk;
-        const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part, t->sight};
+        const struct lf_train_inputs in = {train ? h->train : h->valid, 0, &h->part, t->sight,
+                                           train};
         rc = lf_train_write_inputs(t, &in, *b, err);
     }
     return lf_train_together(t, rc, err);

@@ -369,8 +369,8 @@ static int forward(lf_trainer *t, const struct lf_pipe_item *it, lf_err *err)
     const struct lf_train_pipe *p = t->pipe;
     const struct lf_decoder_chunk *part = &t->m.cut.chunk[it->chunk].part;
     const int chain = chain_of(t, it);
-    const struct lf_train_inputs in = {chain, it->slot, part,
-                                       p->sight ? p->sight[it->micro] : NULL};
+    const struct lf_train_inputs in = {chain, it->slot, part, p->sight ? p->sight[it->micro] : NULL,
+                                       chain == t->m.cut.chunk[it->chunk].train};
     int rc = lf_train_write_inputs(t, &in, &p->batch[it->micro], err);
     if (rc == 0)
         rc = lf_exec_run(t->m.ex, chain, LF_FWD, it->slot, variant_of(t, it), err);

@@ -10,6 +10,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/model/electra.h"
 #include "engine/model/label_names.h"
 #include "engine/model/same_tokenizer.h"
 #include "engine/model/vision.h"
@@ -180,6 +181,29 @@ static int load_vision(lf_trainer *t, lf_err *err)
     return rc != 0 ? lf_err_prefix(err, "vision_from") : 0;
 }
 
+/* The generator that generator_from gives. */
+static int load_generator(lf_trainer *t, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    lf_model_config is, want;
+    const char *key = NULL;
+    if (!t->c->generator_from)
+        return 0;
+    int rc = lf_run_open_to_read(&t->run, &ck, t->c->generator_from, err);
+    if (rc == 0)
+        rc = lf_weights_config(&is, ck, err);
+    lf_model_generator(&want, &t->mc);
+    if (rc == 0 && !lf_model_config_equal(&is, &want, &key))
+        lf_train_log(t, 1, "the generator's %s differs from the description in %s", key,
+                     t->c->generator_from);
+    if (rc == 0)
+        rc = lf_weights_load_generator(t->m.ps, ck, LF_WEIGHTS_PREFIX, err);
+    if (rc == 0)
+        lf_train_log(t, 2, "the generator comes from %s", t->c->generator_from);
+    lf_ckpt_close(ck);
+    return rc != 0 ? lf_err_prefix(err, "generator_from") : 0;
+}
+
 static int start_from_weights(lf_trainer *t, lf_err *err)
 {
     lf_ckpt *ck = NULL;
@@ -204,6 +228,12 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     mc.label_bias = t->mc.label_bias;
     if (t->mc.output != LF_OUTPUT_TOKENS)
         mc.nsp_head = t->mc.nsp_head;
+    if (!mc.generator_layers) {
+        mc.generator_layers = t->mc.generator_layers;
+        mc.generator_hidden = t->mc.generator_hidden;
+        mc.generator_heads = t->mc.generator_heads;
+        mc.generator_ffn = t->mc.generator_ffn;
+    }
     if (rc == 0 && !mc.vision.family) { /* this model is that one, and sees besides */
         mc.vision = t->mc.vision;
         mc.projector = t->mc.projector;
@@ -283,12 +313,12 @@ static int start_from_adapter(lf_trainer *t, lf_err *err)
 }
 
 /* Is a tensor among those that init_from gives? It reads all of them or fails. A head that may be
- * another one is drawn, and so is what a model without sight lacks. */
+ * another one is drawn, and so is what a model without sight or without a generator lacks. */
 static bool from_checkpoint(void *user, const struct lf_param_desc *d)
 {
     (void)user;
     return (!d->adapter || d->whole) && !lf_weights_is_head(d->name) &&
-           !lf_weights_is_sight(d->name);
+           !lf_weights_is_sight(d->name) && !lf_weights_is_generator(d->name);
 }
 
 /* Collective where ranks keep parts. */
@@ -300,6 +330,8 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = start_from_weights(t, err);
     if (rc == 0)
         rc = load_vision(t, err);
+    if (rc == 0)
+        rc = load_generator(t, err);
     if (rc == 0 && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
         lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
     if (lf_train_sharded(t)) /* none goes on to gather weights alone */

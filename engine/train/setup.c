@@ -226,20 +226,27 @@ static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_trai
              : lf_decoder_loss_graph(m->dec, m->ps, name, r, train, err);
 }
 
+static struct lf_decoder_rows rows_of(const struct lf_train_model *m,
+                                      const struct lf_train_config *c,
+                                      const struct lf_train_chunk *h)
+{
+    return (struct lf_decoder_rows){.rows = m->own_rows,
+                                    .n_docs = m->n_docs,
+                                    .max_doc = c->seq_length,
+                                    .source_rows =
+                                        (int64_t)c->micro_batch * c->seq2seq.source_length,
+                                    .max_source = c->seq2seq.source_length,
+                                    .noise = c->neftune_alpha > 0,
+                                    .entropy = c->entropy,
+                                    .media = c->max_patches ? &m->media : NULL,
+                                    .chunk = lf_train_is_cut(&m->cut) ? &h->part : NULL};
+}
+
 /* Of training, or of validation. Returns the chain. */
 static int add_chain(struct lf_train_model *m, const struct lf_train_config *c,
                      const struct lf_train_chunk *h, const struct lf_chain_opts *o, lf_err *err)
 {
-    const struct lf_decoder_rows r = {.rows = m->own_rows,
-                                      .n_docs = m->n_docs,
-                                      .max_doc = c->seq_length,
-                                      .source_rows =
-                                          (int64_t)c->micro_batch * c->seq2seq.source_length,
-                                      .max_source = c->seq2seq.source_length,
-                                      .noise = c->neftune_alpha > 0,
-                                      .entropy = c->entropy,
-                                      .media = c->max_patches ? &m->media : NULL,
-                                      .chunk = lf_train_is_cut(&m->cut) ? &h->part : NULL};
+    const struct lf_decoder_rows r = rows_of(m, c, h);
     lf_graph *g = make_graph(m, c, o->train ? "train" : "valid", &r, o->train, err);
     if (!g)
         return err ? err->rc : LF_EINVAL;
@@ -274,6 +281,9 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     }
     m->train = m->cut.chunk[m->cut.n_chunks - 1].train;
     m->valid = m->cut.chunk[m->cut.n_chunks - 1].valid;
+    const struct lf_decoder_rows r = rows_of(m, c, &m->cut.chunk[0]);
+    if (rc >= 0 && c->objective && c->objective->plan)
+        rc = c->objective->plan(c->objective->user, m->ps, m->plan, &r, valid, err);
     return rc < 0 ? rc : 0;
 }
 

@@ -68,6 +68,7 @@ static int micro_batch(lf_trainer *t, const lf_loader_step *ls, struct micro *m,
     if (rc == 0 && o) {
         struct lf_train_view view =
             lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
+        view.inv_trained = t->s.scaler.scale / (double)ls->trained;
         rc = lf_train_together(t, o->after_forward(o->user, &view, sums->obj, sums->top, err), err);
     }
     return rc != 0 ? rc : pass(t, m, is_last(t, ls, m->i) ? LF_BWD_LAST : LF_BWD, err);

@@ -356,6 +356,13 @@ EXTRA_DIST += tests/golden/mtp/make_mtp.py \
   tests/golden/mtp/qwen3-next/config.json tests/golden/mtp/qwen3-next/model.safetensors tests/golden/mtp/qwen3-next/expected.safetensors \
   tests/golden/mtp/mimo/config.json tests/golden/mtp/mimo/model.safetensors tests/golden/mtp/mimo/expected.safetensors
 # Pairs of texts.
+check_PROGRAMS += tests/golden/electra/electra_test
+TESTS += tests/golden/electra/electra_test
+tests_golden_electra_electra_test_SOURCES = tests/golden/electra/electra_test.c tests/golden/families/family.c tests/golden/families/family.h
+tests_golden_electra_electra_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/electra/make_electra.py \
+  tests/golden/electra/generator/config.json tests/golden/electra/generator/model.safetensors tests/golden/electra/generator/expected.safetensors \
+  tests/golden/electra/discriminator/config.json tests/golden/electra/discriminator/model.safetensors tests/golden/electra/discriminator/expected.safetensors
 check_PROGRAMS += tests/golden/nsp/nsp_test
 TESTS += tests/golden/nsp/nsp_test
 tests_golden_nsp_nsp_test_SOURCES = tests/golden/nsp/nsp_test.c tests/golden/families/family.c tests/golden/families/family.h

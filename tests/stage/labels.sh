@@ -272,6 +272,15 @@ ok $? "and goes out as it"
 must "$stages/lf-score" --checkpoint "$dir/narrow/out/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
     --give embeddings --out "$dir/narrow-vectors" "$dir/lone.jsonl"
 is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/narrow-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "its vectors are as wide as the stream"
+# Of a discriminator that was trained with a generator, the generator stays behind.
+sed 's/^objective = mlm/objective = electra/; $a generator_layers = 1\ngenerator_hidden = 8\ngenerator_heads = 2\ngenerator_ffn = 16' \
+    "$dir/electra.ini" >"$dir/joint.ini"
+must "$stages/lf-pretrain" --config "$dir/joint.ini" --out "$dir/joint"
+on1 joint --init-from "$dir/joint/checkpoint" --steps 1
+is $rc 0 "labels begin with a discriminator"
+must "$stages/lf-score" --checkpoint "$dir/joint/checkpoint" --tokenizer "$dir/text/tokenizer" --append-eos=no --special-in-text token --threads 1 \
+    --give embeddings --out "$dir/joint-vectors" "$dir/lone.jsonl"
+is "$(sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$dir/joint-vectors/scores/scores.jsonl" | tr ',' '\n' | grep -c .)" 32 "and so do vectors"
 
 # --- a task of GLUE, as its files come ---
 { printf 'sentence1\tsentence2\tlabel\n' && awk 'BEGIN { srand(8); for (i = 0; i < 40; i++) { a = int(rand() * 9); b = int(rand() * 2)

@@ -127,7 +127,7 @@ refused "mask_share belongs to objective = mlm" "a share of nothing" --objective
 refused "lies none that made it: give tokenizer" "words of a vocabulary that is not there" --mask-whole-words
 grep -v 'mask_\|objective' "$dir/run.ini" >"$dir/next.ini"
 train "$pretrain" "$dir/next.ini" alone --mask-whole-words
-says "mask_whole_words belongs to objective = mlm and denoise" "words of nothing are refused"
+says "mask_whole_words belongs to objective = mlm, electra and denoise" "words of nothing are refused"
 train "$pretrain" "$dir/next.ini" next
 says "its tokens see what follows them" "next tokens of an encoder are refused"
 { grep -v mask_token "$dir/run.ini"; } >"$dir/none.ini"

@@ -444,6 +444,17 @@ static void test_errors(void)
         {"[model]\nfamily = bert\n" TINY "embed_narrow = yes\nembed_dim = 8\n",
          "embed_narrow: is of family = electra"},
         {"[model]\nfamily = roberta\n" TINY "nsp_head = yes\n", "nsp_head: is of family = bert"},
+        {"[model]\nfamily = bert\n" TINY "generator_layers = 1\n",
+         "generator_layers: is of family = electra"},
+        {"[model]\nfamily = electra\n" TINY "generator_ffn = 8\n",
+         "generator_ffn: means nothing without generator_layers"},
+        {"[model]\nfamily = electra\n" TINY "generator_layers = 1\ngenerator_hidden = 8\n",
+         "give generator_hidden, generator_heads and generator_ffn"},
+        {"[model]\nfamily = electra\n" TINY
+         "generator_layers = 1\ngenerator_hidden = 6\ngenerator_heads = 2\ngenerator_ffn = 8\n",
+         "generator_hidden: 6 is no multiple of twice generator_heads = 2"},
+        {"[model]\nfamily = electra\n" TINY "position = rope\ngenerator_layers = 1\n",
+         "generator_layers: does not go with another position than learned"},
         {"[model]\nfamily = llama\n" TINY "nsp_head = yes\n",
          "nsp_head: means nothing without output = tokens and mask = both"},
         {"[model]\nfamily = llama\n" TINY "first_norm = no\nblock = post\n",
@@ -915,7 +926,7 @@ int main(void)
     TAP(23, test_patterns());
     TAP(19, test_counters());
     TAP(538, test_published());
-    TAP(338, test_errors());
+    TAP(348, test_errors());
     TAP(13, test_presets());
     TAP(39, test_positions());
     TAP(11, test_flops());
