@@ -36,7 +36,8 @@ scenesprocessordir = $(scenesdir)/processor
 dist_scenesprocessor_DATA = examples/scenes/processor/preprocessor_config.json \
   examples/scenes/processor/processor_config.json examples/scenes/processor/config.json
 classesdir = $(pkgdatadir)/examples/classes
-dist_classes_DATA = examples/classes/pipeline.ini examples/classes/swin.ini examples/classes/README.md
+dist_classes_DATA = examples/classes/pipeline.ini examples/classes/swin.ini \
+  examples/classes/mae.ini examples/classes/README.md
 dist_classes_SCRIPTS = examples/classes/run.sh
 classesprocessordir = $(classesdir)/processor
 dist_classesprocessor_DATA = examples/classes/processor/preprocessor_config.json \

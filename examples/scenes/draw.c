@@ -4,6 +4,7 @@
  *
  *     draw FONT DIR [SEED [SCENES]]
  *     draw --classes FONT DIR [SEED [PICTURES]]
+ *     draw --large FONT DIR [SEED [PICTURES]]
  *     draw --captions FONT DIR [SEED [PICTURES]]
  *
  * A scene is a picture of 32 x 32 pixels with one to three things, each in a quarter of its own.
@@ -27,7 +28,8 @@
  * With --classes (examples/classes) a picture has one thing, any of them, and which of the 21 it is
  * is its label. DIR gets pictures/, rows with all of them to look at (all.jsonl), with the first
  * LABELLED of them, every thing equally often, to learn from (few.jsonl) and with HELD others
- * (held.jsonl).
+ * (held.jsonl). With --large the thing is larger, of more sizes and anywhere in the picture, and
+ * FEW pictures are in few.jsonl.
  *
  * With --captions (examples/captions) a picture has one thing too, and a caption says which it is
  * and its colour ("a red circle"), half of the time where it is as well. A thing and a colour whose
@@ -63,6 +65,7 @@ enum {
     PLACES = 4,
     HELD = 2000,
     LABELLED = 1050, /* 50 of each thing */
+    FEW = 210,       /* 10 of each, of the large ones */
     SHOWN = 24
 };
 
@@ -215,6 +218,17 @@ static void draw_character(FT_Face font, char c, double cx, double cy, double ra
             blend(left + x, top + y, b->buffer[y * b->pitch + x] / 255.0, rgb);
 }
 
+static void draw_thing(FT_Face font, const struct thing *t, double cx, double cy, double radius)
+{
+    double rgb[3];
+    for (int c = 0; c < 3; c++)
+        rgb[c] = fmin(255, fmax(0, colours[t->colour][c] + between(-15, 15)));
+    if (t->what < SHAPES)
+        draw_shape(t->what, cx, cy, radius, rgb);
+    else
+        draw_character(font, characters[t->what - SHAPES], cx, cy, radius, rgb);
+}
+
 static void draw_scene(FT_Face font, const struct scene *s)
 {
     memset(pixels, 225 + below(31), sizeof pixels);
@@ -223,14 +237,17 @@ static void draw_scene(FT_Face font, const struct scene *s)
         const double radius = between(5, 6.5), slack = QUARTER / 2.0 - radius - 0.5;
         const double cx = QUARTER * (t->place % 2 + 0.5) + between(-slack, slack);
         const double cy = QUARTER * ((double)(t->place / 2) + 0.5) + between(-slack, slack);
-        double rgb[3];
-        for (int c = 0; c < 3; c++)
-            rgb[c] = fmin(255, fmax(0, colours[t->colour][c] + between(-15, 15)));
-        if (t->what < SHAPES)
-            draw_shape(t->what, cx, cy, radius, rgb);
-        else
-            draw_character(font, characters[t->what - SHAPES], cx, cy, radius, rgb);
+        draw_thing(font, t, cx, cy, radius);
     }
+}
+
+/* One thing wherever it fits. */
+static void draw_large(FT_Face font, const struct thing *t)
+{
+    memset(pixels, 225 + below(31), sizeof pixels);
+    const double radius = between(8, 13), slack = SIDE / 2.0 - radius - 0.5;
+    const double cx = SIDE / 2.0 + between(-slack, slack), cy = SIDE / 2.0 + between(-slack, slack);
+    draw_thing(font, t, cx, cy, radius);
 }
 
 static void save(const char *dir, const char *name)
@@ -586,7 +603,7 @@ static void labelled(FILE *f, const char *picture, int what)
     fprintf(f, "{\"images\":[\"%s\"],\"prompt\":\"<IMG_CONTEXT>\",\"label\":%d}\n", picture, what);
 }
 
-static void classes(const char *dir, FT_Face font, int pictures)
+static void classes(const char *dir, FT_Face font, int pictures, bool large)
 {
     FILE *all = create(dir, "all.jsonl"), *few = create(dir, "few.jsonl"),
          *held = create(dir, "held.jsonl");
@@ -594,10 +611,13 @@ static void classes(const char *dir, FT_Face font, int pictures)
         const struct scene s = {.n = 1, .thing = {{i % THINGS, below(COLOURS), below(PLACES)}}};
         char name[32];
         snprintf(name, sizeof name, i < pictures ? "%05d.png" : "held-%05d.png", i);
-        draw_scene(font, &s);
+        if (large)
+            draw_large(font, &s.thing[0]);
+        else
+            draw_scene(font, &s);
         save(dir, name);
         labelled(i < pictures ? all : held, name, s.thing[0].what);
-        if (i < LABELLED && i < pictures)
+        if (i < (large ? FEW : LABELLED) && i < pictures)
             labelled(few, name, s.thing[0].what);
     }
     finish(all, "all.jsonl");
@@ -659,12 +679,13 @@ int main(int argc, char **argv)
     FT_Library library;
     FT_Face font;
     struct files f;
-    const bool alone = argc > 1 && strcmp(argv[1], "--classes") == 0,
+    const bool large = argc > 1 && strcmp(argv[1], "--large") == 0,
+               alone = large || (argc > 1 && strcmp(argv[1], "--classes") == 0),
                paired = argc > 1 && strcmp(argv[1], "--captions") == 0;
     argc -= alone || paired;
     argv += alone || paired;
     if (argc < 3 || argc > 5) {
-        fputs("usage: draw [--classes | --captions] FONT DIR [SEED [SCENES]]\n", stderr);
+        fputs("usage: draw [--classes | --large | --captions] FONT DIR [SEED [SCENES]]\n", stderr);
         return 2;
     }
     const int scenes = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 20000;
@@ -676,7 +697,7 @@ int main(int argc, char **argv)
     make_folders(argv[2]);
     if (alone || paired) {
         if (alone)
-            classes(argv[2], font, scenes);
+            classes(argv[2], font, scenes, large);
         else
             captions(argv[2], font, scenes);
         FT_Done_Face(font);
