@@ -258,10 +258,6 @@ static int measure_part(struct lf_train_cost *out, struct bench *b, int part, lf
     if (rc == 0 && !b->in)
         rc = make_batch(b, &t.m, err);
     t.prefix_buf = b->prefix;
-    t.mine = (struct lf_own_rows){.layout = t.m.ps ? lf_pstore_layout_of(t.m.ps) : NULL,
-                                  .all = t.m.rows,
-                                  .own = t.m.own_rows,
-                                  .n_docs = t.m.n_docs};
     if (rc == 0) {
         lf_train_own(&t); /* which are all */
         lf_exec_set_comm(t.m.ex, &nobody, NULL);
