@@ -311,4 +311,4 @@ ok $? "and left out where one says so" "$(cat "$dir/hurt.docs")"
 says "glue makes rows of prompts: say shape = prompt" "without its shape it is refused"
 "$stages/lf-score" --checkpoint "$dir/rte.model/checkpoint" --tokenizer "$dir/text/tokenizer" --glue mnlii --threads 1 --out "$dir/no" "$dir/rte.tsv" 2>"$dir/err"
 says "glue = mnlii is none of its tasks" "and so is a task that there is not"
-finish 61
+finish 63

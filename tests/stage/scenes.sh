@@ -71,7 +71,7 @@ ok $? "captions with pictures; captions and questions without"
 rc=$?
 is "$rc $(cat "$dir/err")" "1 draw: $example/draw.c: FreeType cannot read it as a font" "a file that is no font"
 "$dir/draw" >"$dir/stdout" 2>"$dir/err"
-is "$? $(cat "$dir/err")" "2 usage: draw [--classes | --captions] FONT DIR [SEED [SCENES]]" "no arguments"
+is "$? $(cat "$dir/err")" "2 usage: draw [--classes | --large | --captions] FONT DIR [SEED [SCENES]]" "no arguments"
 draw bad 1 0
 is "$rc $(cat "$dir/err")" "1 draw: SCENES is 1 to 99999" "no scenes"
 sh "$example/run.sh" "$dir/nothing" >"$dir/stdout" 2>"$dir/err"
