@@ -97,6 +97,8 @@ struct lf_sight_media {
     const int64_t *samples;
     int64_t row_tokens;
 };
+/* Refuses patches of another size than the encoder's. */
+int lf_sight_check_patches(const struct lf_sight_media *in, int64_t patch_dim, lf_err *err);
 /* Where m of lf_sight_create was `encoded`, media has the encoder's rows. */
 int lf_sight_fill_media(lf_sight *s, const struct lf_sight_media *in, lf_err *err);
 /* Fills what a graph of the encoder alone takes: no tokens are looked at. */

@@ -31,6 +31,17 @@ static struct lf_sight_batch sizes(lf_sight *s, const struct lf_sight_media *in)
                                    .positions = in->positions};
 }
 
+int lf_sight_check_patches(const struct lf_sight_media *in, int64_t patch_dim, lf_err *err)
+{
+    const lf_media_batch *b = in->media;
+    return b->n_patches && (int64_t)b->row_bytes * in->processor->patches.times != patch_dim
+               ? lf_fail(err, LF_EINVAL,
+                         "a patch of the data has %d bytes, %d times, but vision.patch_dim = "
+                         "%lld: another processor made it",
+                         b->row_bytes, in->processor->patches.times, (long long)patch_dim)
+               : 0;
+}
+
 static int check(const lf_sight *s, const struct lf_sight_media *in, lf_err *err)
 {
     const lf_media_batch *b = in->media;
@@ -41,14 +52,7 @@ static int check(const lf_sight *s, const struct lf_sight_media *in, lf_err *err
             "pictures have %lld patches in %d tiles, but there is room for %lld in %lld: "
             "raise max_patches or max_tiles",
             (long long)b->n_patches, b->n_tiles, (long long)s->m.vision.patches, (long long)room);
-    if (b->n_patches && !s->m.encoded &&
-        (int64_t)b->row_bytes * in->processor->patches.times != s->c->vision.patch_dim)
-        return lf_fail(err, LF_EINVAL,
-                       "a patch of the data has %d bytes, %d times, but vision.patch_dim = %lld: "
-                       "another processor made it",
-                       b->row_bytes, in->processor->patches.times,
-                       (long long)s->c->vision.patch_dim);
-    return 0;
+    return s->m.encoded ? 0 : lf_sight_check_patches(in, s->c->vision.patch_dim, err);
 }
 
 /* As many tokens for each picture as it has rows: that the sums agree is not enough. */

@@ -286,15 +286,10 @@ static int prepare(void *user, lf_trainer *tr, bool fresh, lf_err *err)
 static int check(const lf_class_train *t, const struct lf_train_view *v, lf_err *err)
 {
     const lf_media_batch *m = &v->batch->media;
-    const lf_processor *p = lf_loader_processor(v->data);
+    const struct lf_sight_media in = {.media = m, .processor = lf_loader_processor(v->data)};
     if (m->n_tiles > t->r.pictures || m->n_patches > t->r.media.vision.patches)
         LF_BUG("%lld patches in %d tiles", (long long)m->n_patches, m->n_tiles);
-    return m->n_patches && (int64_t)m->row_bytes * p->patches.times != t->k
-               ? lf_fail(err, LF_EINVAL,
-                         "a patch of the data has %d bytes, %d times, but vision.patch_dim = "
-                         "%lld: another processor made it",
-                         m->row_bytes, p->patches.times, (long long)t->k)
-               : 0;
+    return lf_sight_check_patches(&in, t->k, err);
 }
 
 /* The class of a document by a column, as shares of classes. */

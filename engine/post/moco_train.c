@@ -26,11 +26,8 @@ struct lf_moco_train {
     lf_pstore *ps;
     lf_moco *model;
     struct lf_classes_rows r;
-    int64_t k; /* numbers of a patch */
     lf_classes_sight *sight;
-    struct lf_sight_tile *tile;
     int64_t *sample;       /* [pictures] */
-    float *fed;            /* [patches, k] */
     float *features, *key; /* [pictures, C] */
     float *rows;           /* [pictures, widest]: an input of the graph */
     struct seen seen;
@@ -65,7 +62,6 @@ static int declare(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err)
         return lf_moco_declare(t->model, ps, err);
     lf_moco_destroy(t->model);
     t->d = d;
-    t->k = lf_decoder_config(d)->vision.patch_dim;
     t->model = lf_moco_create(d, t->o.hidden, t->o.dim, err);
     return t->model ? lf_moco_declare(t->model, ps, err) : LF_EINVAL;
 }
@@ -106,41 +102,33 @@ static int64_t widest(const lf_moco_train *t)
 
 static void drop(lf_moco_train *t)
 {
-    void *const all[] = {t->tile, t->sample, t->fed, t->features, t->key, t->rows};
+    void *const all[] = {t->sample, t->features, t->key, t->rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     lf_classes_sight_destroy(t->sight);
     t->sight = NULL;
-    t->tile = NULL;
     t->sample = NULL;
-    t->fed = t->features = t->key = t->rows = NULL;
+    t->features = t->key = t->rows = NULL;
 }
 
 static int make_room(lf_moco_train *t, lf_err *err)
 {
-    const size_t patches = (size_t)t->r.media.vision.patches, pictures = (size_t)t->r.pictures,
-                 C = (size_t)sizes(t)->width;
+    const size_t pictures = (size_t)t->r.pictures, C = (size_t)sizes(t)->width;
     drop(t);
     t->sight = lf_classes_sight_create(lf_moco_reads(t->model), &t->r, err);
-    t->tile = lf_calloc(pictures, sizeof *t->tile, err);
     t->sample = lf_calloc(pictures, sizeof *t->sample, err);
-    t->fed = lf_calloc(patches * (size_t)t->k, sizeof *t->fed, err);
     t->features = lf_calloc(pictures * C, sizeof *t->features, err);
     t->key = lf_calloc(pictures * C, sizeof *t->key, err);
     t->rows = lf_calloc(pictures * (size_t)widest(t), sizeof *t->rows, err);
-    return t->sight && t->tile && t->sample && t->fed && t->features && t->key && t->rows
-               ? 0
-               : LF_ENOMEM;
+    return t->sight && t->sample && t->features && t->key && t->rows ? 0 : LF_ENOMEM;
 }
 
 /* Without the rows of a step of all ranks, whose number is not known here. */
 static size_t host_bytes(void *user)
 {
     const lf_moco_train *t = user;
-    const size_t patches = (size_t)t->r.media.vision.patches, pictures = (size_t)t->r.pictures;
-    return lf_classes_sight_bytes(lf_moco_reads(t->model), &t->r) +
-           pictures * (sizeof *t->tile + sizeof *t->sample) +
-           patches * (size_t)t->k * sizeof *t->fed +
+    const size_t pictures = (size_t)t->r.pictures;
+    return lf_classes_sight_bytes(lf_moco_reads(t->model), &t->r) + pictures * sizeof *t->sample +
            pictures * (size_t)(2 * sizes(t)->width + widest(t)) * sizeof(float);
 }
 
@@ -175,20 +163,6 @@ static int begin(void *user, int64_t done, int64_t total, lf_err *err)
 
 /* ---- a micro-batch ---- */
 
-static int check(const lf_moco_train *t, const struct lf_train_view *v, lf_err *err)
-{
-    const lf_media_batch *m = &v->batch->media;
-    const lf_processor *p = lf_loader_processor(v->data);
-    if (m->n_tiles > t->r.pictures || m->n_patches > t->r.media.vision.patches)
-        LF_BUG("%lld patches in %d tiles", (long long)m->n_patches, m->n_tiles);
-    return m->n_patches && (int64_t)m->row_bytes * p->patches.times != t->k
-               ? lf_fail(err, LF_EINVAL,
-                         "a patch of the data has %d bytes, %d times, but vision.patch_dim = "
-                         "%lld: another processor made it",
-                         m->row_bytes, p->patches.times, (long long)t->k)
-               : 0;
-}
-
 static int describe(lf_moco_train *t, const struct lf_train_view *v, lf_err *err)
 {
     const lf_loader_batch *b = v->batch;
@@ -200,23 +174,9 @@ static int describe(lf_moco_train *t, const struct lf_train_view *v, lf_err *err
                            "sample %lld: objective = moco takes documents with one picture, of "
                            "one tile",
                            (long long)sample);
-        t->tile[i] = (struct lf_sight_tile){b->media.tile[i].grid_h, b->media.tile[i].grid_w};
         t->sample[i] = sample;
     }
     return 0;
-}
-
-static void fill_pixels(lf_moco_train *t, const struct lf_train_view *v)
-{
-    const lf_media_batch *m = &v->batch->media;
-    const lf_processor *p = lf_loader_processor(v->data);
-    const int32_t *order = lf_classes_sight_order(t->sight);
-    const int64_t n = m->n_patches, room = t->r.media.vision.patches;
-#pragma omp parallel for schedule(static) num_threads(t->o.threads)
-    for (int64_t i = 0; i < n; i++)
-        lf_norm_rows(t->fed + i * t->k, m->patches + (int64_t)order[i] * m->row_bytes, 1,
-                     &p->patches, p->table);
-    memset(t->fed + n * t->k, 0, (size_t)((room - n) * t->k) * sizeof *t->fed);
 }
 
 /* Rows of the micro-batch out of those of the step, [n, cols] of each view, times `scale`; zeros
@@ -253,29 +213,18 @@ static int write_reads(lf_moco_train *t, const struct lf_train_view *v, lf_err *
 static int inputs(void *user, const struct lf_train_view *v, lf_err *err)
 {
     lf_moco_train *t = user;
-    const lf_processor *p = lf_loader_processor(v->data);
+    const struct lf_sight_media in = {.media = &v->batch->media,
+                                      .processor = lf_loader_processor(v->data)};
     int rc = t->sight ? 0 : make_room(t, err);
     if (rc == 0)
-        rc = check(t, v, err);
+        rc = lf_classes_sight_fill_media(t->sight, &in, err);
     if (rc == 0)
         rc = describe(t, v, err);
-    if (rc != 0)
-        return rc;
-    const struct lf_sight_batch b = {.n_tiles = v->batch->media.n_tiles,
-                                     .tile = t->tile,
-                                     .merge = p ? p->patches.merge : 1,
-                                     .as_given = true};
-    rc = lf_classes_sight_fill(t->sight, &b, err);
-    if (rc != 0)
-        return rc;
-    fill_pixels(t, v);
-    rc = lf_classes_sight_write(t->sight, v->ex, v->chain, v->slot, err);
+    if (rc == 0)
+        rc = lf_classes_sight_write(t->sight, v->ex, v->chain, v->slot, err);
     if (rc == 0 && v->train)
         rc = write_reads(t, v, err);
-    return rc != 0
-               ? rc
-               : lf_exec_write(v->ex, v->chain, v->slot, "vision.pixels", t->fed,
-                               (size_t)(t->r.media.vision.patches * t->k) * sizeof *t->fed, err);
+    return rc != 0 ? rc : lf_classes_sight_write_pixels(t->sight, v->ex, v->chain, v->slot, err);
 }
 
 /* ---- rows of all pictures ---- */
