@@ -46,6 +46,9 @@ static int read_names(json_t **out, const char *path, lf_err *err)
     lf_buf_init(&text);
     int rc = names ? lf_io_read_file(path, MOST_BYTES, &text, err)
                    : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0 && text.len && memchr(text.data, 0, text.len))
+        rc = lf_fail(err, LF_EFORMAT, "%s has a zero byte; it is a text with a name on each line",
+                     path);
     for (char *line = rc == 0 ? strtok_r(text.data, "\n", &rest) : NULL; line && rc == 0;
          line = strtok_r(NULL, "\n", &rest))
         rc = add_name(names, line, path, err);

@@ -200,6 +200,12 @@ wrong() { # wrong WORDS INI ARGS...
 }
 score "$dir/one/out/checkpoint" "$dir/held.jsonl"
 says "give classes" "scores of what, lf-score asks"
+: >"$dir/nobody"
+score "$dir/one/out/checkpoint" "$dir/held.jsonl" --classes "$dir/nobody"
+says "has 0 names of classes" "an empty file of classes"
+printf 'red\nblue\0green\n' >"$dir/cut-names"
+score "$dir/one/out/checkpoint" "$dir/held.jsonl" --classes "$dir/cut-names"
+says "has a zero byte" "a zero byte, which would cut the file of classes short"
 score "$dir/one/out/checkpoint" "$dir/held.jsonl" --give embeddings --classes "$dir/names"
 says "classes belongs to give = scores" "vectors need no classes"
 wrong "seq_length has no meaning with objective = clip" "$dir/run.ini" --seq-length 64
@@ -220,4 +226,4 @@ wrong "has placeholders in its text" "$dir/some.ini" --data "$dir/into/shards"
     --out "$dir/text" >"$dir/stdout" 2>"$dir/err"
 says "it predicts no tokens" "no text comes from such a model"
 
-finish 44
+finish 46

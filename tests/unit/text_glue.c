@@ -88,6 +88,15 @@ static void test_refused(void)
     lf_err err = LF_ERR_INIT;
     tap_rc(lf_glue_set(&g, NULL, "|", &err), LF_EINVAL, &err, "glue_between belongs to glue",
            "what is between texts of no task is refused");
+    lf_buf row;
+    lf_buf_init(&row);
+    lf_err_clear(&err);
+    if (lf_glue_set(&g, "sst2", NULL, &err) ||
+        lf_glue_row(&g, "sentence\tlabel", 14, 1, &row, &err))
+        tap_bail("%s", err.text);
+    tap_rc(lf_glue_row(&g, "a\t1\0x", 5, 2, &row, &err), LF_EFORMAT, &err, "is no label",
+           "a label that a zero byte cuts short is none");
+    lf_buf_fini(&row);
 }
 
 static void test_file(void)
@@ -119,7 +128,7 @@ static void test_file(void)
 int main(void)
 {
     TAP(10, test_tasks());
-    TAP(9, test_refused());
+    TAP(10, test_refused());
     TAP(3, test_file());
     return tap_done();
 }

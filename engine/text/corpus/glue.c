@@ -128,7 +128,7 @@ static int add_label(const lf_glue *g, const struct cell *c, lf_buf *row, lf_err
         return 0;
     }
     const double x = t->classes[0] ? (double)NAN : strtod(text, &end);
-    if (!isfinite(x) || end == text || *end || c->n > 62 ||
+    if (!isfinite(x) || end == text || *end || strlen(text) != c->n ||
         (!t->real && strcmp(text, "0") != 0 && strcmp(text, "1") != 0))
         return lf_fail(err, LF_EFORMAT, "%s = '%s' is no label of glue = %s", t->label, text,
                        t->name);
