@@ -217,7 +217,8 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
         lf_fail(err, LF_ENOTSUP,
                 "no class of transformers that is written here tells classes of pictures as this "
                 "model does: vision.family = vit, vit-mae or deit with classes.read = class goes "
-                "out, and deit with classes.read = both, all without classes.norm");
+                "out, deit with classes.read = both, and swin, swinv2 and convnext with "
+                "classes.read = mean, all without classes.norm");
     else
         lf_fail(
             err, LF_EINVAL,

@@ -499,6 +499,21 @@ static int load_newest(lf_trainer *t, struct source *f, lf_err *err)
     }
 }
 
+/* Averages that end, or go on otherwise, are told. */
+static void tell_average(const lf_trainer *t, const json_t *state, const char *dir)
+{
+    const double was =
+                     json_number_value(json_object_get(json_object_get(state, "average"), "decay")),
+                 is = t->c->average.decay;
+    if (was > 0 && is <= 0)
+        lf_train_log(t, 1,
+                     "note: %s has averages of the weights (ema = %g), which end here: this "
+                     "run has no ema",
+                     dir, was);
+    else if (was > 0 && fabs(was - is) > 0)
+        lf_train_log(t, 1, "note: ema was %g in %s, and is %g from here on", was, dir, is);
+}
+
 /* The state of the source, after its weights. */
 static int take_state(lf_trainer *t, const struct source *f, lf_err *err)
 {
@@ -510,6 +525,7 @@ static int take_state(lf_trainer *t, const struct source *f, lf_err *err)
     int rc = lf_loader_seek(t->data, t->s.cursor, err);
     if (rc != 0 || !f->dir || !lf_train_first_rank(t))
         return rc;
+    tell_average(t, f->state, f->dir);
     return record_resume(t, f->state, f->dir, err);
 }
 

@@ -116,6 +116,10 @@ ok $? "lf-eval measures them: $(told ema), and not $(told plain)"
 evaluate none "$dir/none/out/checkpoint" ema
 is $? 1 "averages of a checkpoint without some"
 says "holds no averages of weights (ema)" "which says so"
+run ended --steps 9 --resume-from "$dir/base/out"
+says "has averages of the weights (ema = 0.7), which end here: this run has no ema" "a run that goes on without ema says that the averages end"
+run other --ema 0.5 --steps 9 --resume-from "$dir/base/out"
+says "ema was 0.7 in " "one with another decay says that, too"
 run late --ema 0.7 --steps 9 --resume-from "$dir/none/out"
 is $rc 1 "a run that had none does not go on with some"
 says "was saved by a run without ema" "and says why"
@@ -125,4 +129,4 @@ says "ema_start belongs to ema" "is refused"
 sed '/^\[model\]/,$d; /^precision/d; /^valid_interval/d' "$dir/run.ini" >"$dir/sft.ini"
 train "$stages/lf-sft" "$dir/sft.ini" low --ema 0.7 --lora-rank 4 --init-from "$dir/none/out/checkpoint"
 says "ema averages all weights of a model; with an adapter (lora_rank) leave it out" "an adapter has none, and the run says so"
-finish 31
+finish 33
