@@ -480,13 +480,13 @@ int main(int argc, char **argv)
     else
         share = (read.weights + read.cache + read.state) / med / ceiling;
     printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":"
-           "\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
+           "\"%s\",\"kernels\":\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
            "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld,"
            "\"weights\":%.0f,\"cache\":%.0f,\"state\":%.0f}\n",
-           argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med,
-           (double)(training ? b.B * b.T : b.B) / med, ceiling, share, by.total,
-           (long long)lf_rss_peak_bytes(), read.weights, training ? 0 : read.cache,
-           training ? 0 : read.state);
+           argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5],
+           lf_cpu_isa_name(lf_target_host()->isa), med, (double)(training ? b.B * b.T : b.B) / med,
+           ceiling, share, by.total, (long long)lf_rss_peak_bytes(), read.weights,
+           training ? 0 : read.cache, training ? 0 : read.state);
     if (b.profile) {
         lf_buf text;
         lf_buf_init(&text);

@@ -116,13 +116,15 @@ def measure(row):
     finally:
         others.tell(signal.SIGKILL)
     last = json.loads(ours.end())
+    if ISA and last["kernels"] != ISA:
+        sys.exit(f"this build has no kernels for {ISA} and would use those for {last['kernels']}: was it configured with --enable-native?")
     if best:
         best[2].end()
     med, cpu, peer = statistics.median(m[0] for m in mine), statistics.median(m[1] for m in mine), statistics.median(t[0] for t in theirs)
     ratios = sorted(t[0] / m[0] for m, t in zip(mine, theirs))
     unit = f"{last['ceiling'] / 1e9:.0f} " + ("GFLOP/s FMA peak" if what == "train" else "GB/s read rate")
     share = f"{100 * last['share']:.0f} % of {unit}; " if last["share"] else ""
-    print(f"{what:6s} {kind:5s} B={B:<2d} T={T!s:<7s} {prec:4s} ours {med:8.4f} s ({cpu:.2f} of CPU), {share}peer {peer:.4f} s "
+    print(f"{what:6s} {kind:5s} B={B:<2d} T={T!s:<7s} {prec:4s} ours ({last['kernels']}) {med:8.4f} s ({cpu:.2f} of CPU), {share}peer {peer:.4f} s "
           f"({best[1] if best else 'none'}); peer/ours {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); load {os.getloadavg()[0]:.1f}", flush=True)
     if others.all:
         print(f"       ours beside {len(others.all)} competitors by ours without them: {statistics.median(m[0] / a[0] for m, a in zip(mine, alone)):.2f}", flush=True)
