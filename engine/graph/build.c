@@ -124,6 +124,7 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
+    a.whole = g->whole;
     return lf_graph_op(g, LF_OP_ATTN, in, 14, &a);
 }
 

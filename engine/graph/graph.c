@@ -216,18 +216,31 @@ lf_val lf_graph_source(lf_graph *g, enum lf_tensor_role role, const char *name, 
     return (lf_val){t};
 }
 
+void lf_whole_rows(lf_graph *g, bool whole)
+{
+    g->whole = whole;
+}
+
+static lf_val input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols)
+{
+    const lf_val v = lf_graph_source(g, LF_ROLE_INPUT, name, dtype, rows, cols);
+    if (v.id)
+        g->t[v.id].whole = g->whole;
+    return v;
+}
+
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols)
 {
     if (dtype != LF_I32 && dtype != LF_I64 && dtype != LF_F32) {
         lf_graph_fail(g, LF_EINVAL, "input %s: type must be i32, i64 or f32", name);
         return LF_NONE;
     }
-    return lf_graph_source(g, LF_ROLE_INPUT, name, dtype, rows, cols);
+    return input(g, name, dtype, rows, cols);
 }
 
 lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols)
 {
-    const lf_val v = lf_graph_source(g, LF_ROLE_INPUT, name, LF_F32, rows, cols);
+    const lf_val v = input(g, name, LF_F32, rows, cols);
     if (v.id)
         g->t[v.id].fixed = false;
     return v;

@@ -68,6 +68,9 @@ lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows
 /* Declares the input that says where the rows of ranks are, in a layout whose attention needs it
  * (LF_CONTEXT_BLOCKS of layout.h); rows are those of this rank. */
 void lf_context_input(lf_graph *g, int64_t rows);
+/* Rows that ranks of the context axis do not divide (layout.h), such as those of pictures: between
+ * (true) and (false) inputs are of all rows on each rank, and attention stays within a rank. */
+void lf_whole_rows(lf_graph *g, bool whole);
 /* One in the compute type of the plan, which activations have. */
 lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols);
 /* A group or a single tensor of the store: matrices are [sum of rows, cols], vectors [1, n]. */
@@ -260,6 +263,9 @@ struct lf_mix {
  * .back.weight; entries: their bound. */
 struct lf_mix lf_mix_input(lf_graph *g, const char *name, int64_t rows, int64_t from,
                            int64_t entries);
+/* The same of what all ranks of the context axis have (lf_whole_rows) into the rows of this one. */
+struct lf_mix lf_mix_input_own(lf_graph *g, const char *name, int64_t rows, int64_t from,
+                               int64_t entries);
 /* Rows of x, an activation or a parameter, mixed: [rows of m, columns of x]. */
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m);
 /* Rows k r .. k r + k - 1 of x [R, C] beside each other: [R / k, k C]. */

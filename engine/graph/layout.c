@@ -251,6 +251,7 @@ static int32_t make_tensor(struct local *l, int32_t t)
         if (i) {
             l->to->t[i].fixed = x->fixed;
             l->to->t[i].cut = x->cut;
+            l->to->t[i].whole = x->whole;
             l->to->t[i].fill = x->fill;
             l->to->t[i].ctx = x->ctx;
         }
@@ -346,7 +347,7 @@ static int local_attention(struct local *l, const struct lf_node *n, int32_t in[
     a->groups = own_heads(l, k, a->groups);
     if (a->heads != all)
         a->head0 = l->from->ps->layout.tensor_rank * a->heads;
-    if (!paged && l->from->ps->layout.context > 1 &&
+    if (!paged && !a->whole && l->from->ps->layout.context > 1 &&
         lf_context_enter(l->to, in, a, row_blocks(l)) == 0)
         a->head0 += a->sink0;
     if (n->in[alibi] && a->heads != all)

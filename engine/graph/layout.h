@@ -61,6 +61,10 @@
  * document leaves each rank the same work. Layers with windows get what these reach before either
  * run, of the ranks beside; the others gather keys of all rows.
  *
+ * Pictures are not divided on this axis: each rank encodes all of them (SAME, lf_whole_rows), puts
+ * features into its own rows of tokens, and has from these an addend of the features' gradients
+ * (PARTIAL), which stays one down to the parameters of the encoder.
+ *
  * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
  * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of
  * these heads among the groups of such ranks.

@@ -458,13 +458,16 @@ static int leave(const struct node *v)
     return x != LF_PL_PARTIAL ? BAD : v->n->a.sequence ? LF_PL_ROWS : LF_PL_SAME;
 }
 
-/* Linear in x. A matrix mixes rows of this rank alone: of a parameter into rows for its data, and
- * never of a stream whose rows the tensor or the context axis divides. */
+/* Linear in x. A matrix mixes rows of this rank alone: of a parameter, or of what each rank of the
+ * context axis has whole, into rows for its data, and never of a stream whose rows the tensor or
+ * the context axis divides. Back to whole rows each rank has an addend. */
 static int mix(const struct node *v)
 {
     const int x = at(v, MIX_X), by = at(v, MIX_START);
     if (whole(x) && by == LF_PL_ROWS)
         return by;
+    if (v->axis == LF_AXIS_CONTEXT && x == LF_PL_ROWS && whole(by))
+        return LF_PL_PARTIAL;
     return x == LF_PL_ROWS && !of_batches(v) ? BAD : x;
 }
 
@@ -815,9 +818,10 @@ void lf_place_sources(lf_graph *g, enum lf_axis axis)
                                  ? (uint8_t)LF_PL_EXPERTS
                                  : (uint8_t)LF_PL_SAME;
         else if (t->role == LF_ROLE_INPUT || t->role == LF_ROLE_STATE)
-            t->place[axis] = axis != LF_AXIS_TENSOR || (t->cut && g->ps->layout.sequence)
-                                 ? LF_PL_ROWS
-                                 : LF_PL_SAME;
+            t->place[axis] = axis == LF_AXIS_TENSOR
+                                 ? t->cut && g->ps->layout.sequence ? LF_PL_ROWS : LF_PL_SAME
+                             : axis == LF_AXIS_CONTEXT && t->whole ? LF_PL_SAME
+                                                                   : LF_PL_ROWS;
         else if (t->role == LF_ROLE_CONST)
             t->place[axis] = LF_PL_SAME;
     }

@@ -22,6 +22,15 @@ struct lf_mix lf_mix_input(lf_graph *g, const char *name, int64_t rows, int64_t 
     return (struct lf_mix){v[0], v[1], v[2], v[3], v[4], v[5]};
 }
 
+struct lf_mix lf_mix_input_own(lf_graph *g, const char *name, int64_t rows, int64_t from,
+                               int64_t entries)
+{
+    const struct lf_mix m = lf_mix_input(g, name, rows, from, entries);
+    if (m.back_start.id)
+        g->t[m.back_start.id].whole = true; /* its rows are those that all have */
+    return m;
+}
+
 lf_val lf_mix_rows(lf_graph *g, lf_val x, const struct lf_mix *m)
 {
     const int32_t in[] = {x.id,

@@ -68,6 +68,7 @@ struct lf_attr {
     bool sequence;
     /* linear, moe_linear, embed, dora: a partial sum; another rank adds the bias, the position */
     bool no_bias;
+    bool whole;              /* attention: ranks of the context axis do not divide the rows */
     bool no_record;          /* moe_stats: another node tells what is known of the step */
     bool each;               /* norm: the heads have parameters of their own */
     bool affine;             /* norm: nothing is normalised */
@@ -99,6 +100,7 @@ struct lf_tensor {
     uint8_t place[LF_AXES]; /* enum lf_place */
     /* an activation that goes from one graph to another, or its gradient, coming or going */
     bool cut;
+    bool whole; /* an input of which every rank of the context axis has all rows */
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
     bool part;
@@ -153,6 +155,7 @@ struct lf_graph {
     size_t n_cut, cap_cut;
     int32_t moe_total; /* input with the balance of all layers of the model; 0: they are here */
     const char *moe_total_name;
+    bool whole; /* of inputs and attention that are declared now */
     lf_err err; /* sticky */
 };
 

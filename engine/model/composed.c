@@ -185,9 +185,12 @@ static lf_val features(struct lf_dec_build *b, lf_val *deep)
 static lf_val placed(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
-    lf_val deep[LF_MODEL_MAX_TAPS], f = features(b, deep);
+    lf_val deep[LF_MODEL_MAX_TAPS];
+    lf_whole_rows(b->g, true);
+    lf_val f = features(b, deep);
+    lf_whole_rows(b->g, false);
     const struct lf_mix place =
-        lf_mix_input(b->g, "media.place", b->rows, b->media->features, b->media->placed);
+        lf_mix_input_own(b->g, "media.place", b->rows, b->media->features, b->media->placed);
     for (int64_t i = 0; i < c->vision.taps.n; i++)
         b->deep[i] = lf_mix_rows(b->g, deep[i], &place);
     f = lf_mix_rows(b->g, f, &place);

@@ -195,8 +195,10 @@ struct lf_decoder_media {
     int64_t
         placed;    /* entries of media.place: F, or several for each where features are resampled */
     int64_t lines; /* most newlines */
-    bool given;    /* features are inputs: no encoder is in the graph */
-    bool encoded;  /* the encoder's rows are inputs, and its projector is in the graph */
+    /* rows of a rank, where ranks of the context axis divide those of the micro-batch; 0: all */
+    int64_t own_rows;
+    bool given;   /* features are inputs: no encoder is in the graph */
+    bool encoded; /* the encoder's rows are inputs, and its projector is in the graph */
     enum lf_dtype encoded_type; /* of these: the compute type of the plan */
     /* adapters drop out what they read in training, so that rows of the encoder and features have
      * samples and offsets (composed.h) */

@@ -112,9 +112,6 @@ static int check_context(const lf_model_config *c, const struct lf_layout *of, l
                   heads[] = {c->heads / tensor, c->kv_heads > tensor ? c->kv_heads / tensor : 1,
                              c->window_kv_heads > tensor ? c->window_kv_heads / tensor : 1};
     const char *const keys[] = {"heads", "kv_heads", "window_kv_heads"};
-    if (c->vision.family)
-        return lf_fail(err, LF_ENOTSUP,
-                       "context does not divide rows of pictures; take context = 1");
     for (int64_t l = 0; l < c->layers; l++) {
         const bool conv = lf_model_layer_mixer(c, l) == LF_MIXER_CONV;
         if (conv || lf_model_layer_scans(c, l))

@@ -107,6 +107,11 @@ static size_t lay_out(lf_sight *s, struct lf_sight_block *b)
     lf_sight_carve_matrix(b, &s->put, "media.place", s->rows, s->m.features, s->m.placed);
     if (s->used.lines)
         lf_sight_carve_matrix(b, &s->lines, "media.lines", s->rows, 1, s->m.lines);
+    if (s->m.own_rows)
+        lf_sight_carve_matrix(b, &s->own_put, "media.place", s->m.own_rows, s->m.features,
+                              s->m.placed);
+    if (s->m.own_rows && s->used.lines)
+        lf_sight_carve_matrix(b, &s->own_lines, "media.lines", s->m.own_rows, 1, s->m.lines);
     return b->used;
 }
 
@@ -212,6 +217,27 @@ void lf_sight_finish(struct lf_sight_matrix *m)
     start[0] = 0;
 }
 
+static void take_rows(struct lf_sight_matrix *to, const struct lf_sight_matrix *from,
+                      const int32_t *row)
+{
+    lf_sight_begin(to);
+    for (int64_t r = 0; r < to->rows; r++) {
+        for (int32_t k = from->start[0][row[r]]; k < from->start[0][row[r] + 1]; k++)
+            lf_sight_entry(to, from->index[0][k], (double)from->weight[0][k]);
+        lf_sight_end_row(to);
+    }
+    lf_sight_finish(to);
+}
+
+void lf_sight_own(lf_sight *s, const int32_t *row)
+{
+    if (!s->m.own_rows)
+        LF_BUG("this sight has all rows");
+    take_rows(&s->own_put, &s->put, row);
+    if (s->used.lines)
+        take_rows(&s->own_lines, &s->lines, row);
+}
+
 static int write(lf_exec *ex, int chain, int slot, const char *name, const void *p, int64_t n,
                  lf_err *err)
 {
@@ -280,8 +306,10 @@ int lf_sight_write_encoder(const lf_sight *s, lf_exec *ex, int chain, int slot, 
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err)
 {
     const struct lf_sight_at a = {ex, chain, slot};
-    const struct used_matrix u[] = {
-        {s->used.select, &s->select}, {true, &s->put}, {s->used.lines, &s->lines}};
+    const bool own = s->m.own_rows > 0;
+    const struct used_matrix u[] = {{s->used.select, &s->select},
+                                    {true, own ? &s->own_put : &s->put},
+                                    {s->used.lines, own ? &s->own_lines : &s->lines}};
     const int rc = s->m.encoded ? 0 : lf_sight_write_encoder(s, ex, chain, slot, err);
     return rc == 0 ? write_matrices(&a, u, sizeof u / sizeof *u, err) : rc;
 }

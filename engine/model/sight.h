@@ -77,6 +77,9 @@ const int32_t *lf_sight_token_rows(const lf_sight *s);
  * Without windows patch r is row r, unless patches come otherwise than projector.merge puts them
  * beside each other. [patches] */
 const int32_t *lf_sight_patch_order(const lf_sight *s);
+/* Where m of lf_sight_create has own_rows: lf_sight_write writes features of these rows of all from
+ * here on. row [own_rows], of what was filled newly. */
+void lf_sight_own(lf_sight *s, const int32_t *row);
 /* Writes all inputs but vision.pixels, tokens, places and runs. */
 int lf_sight_write(const lf_sight *s, lf_exec *ex, int chain, int slot, lf_err *err);
 /* Those of the encoder alone, which lf_sight_write leaves out where its rows are given. */

@@ -55,6 +55,7 @@ struct lf_sight {
         bool place, class, distill, pos, select, lines;
     } used;
     struct lf_sight_matrix place, class, distill, pos, select, put, lines;
+    struct lf_sight_matrix own_put, own_lines; /* with m.own_rows: these rows of put and lines */
     int32_t *token, *places, *runs;
     int32_t *order;  /* [patches] which patch of the batch comes so manieth into the encoder */
     int32_t *row_of; /* [patches] the encoder's row of a patch, tile by tile, row by row */

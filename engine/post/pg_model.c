@@ -221,7 +221,7 @@ static int buffers(lf_pg_model *m, lf_err *err)
     m->mine.layout = lf_pstore_layout_of(m->ps);
     if (m->s.layout.context > 1 && !(m->arena = lf_arena_create(err)))
         return LF_ENOMEM;
-    if (m->arena && lf_own_rows_open(&m->mine, m->arena, sizeof(int32_t), sizeof(float), err))
+    if (m->arena && lf_own_rows_open(&m->mine, m->arena, 3 * sizeof(int32_t), sizeof(float), err))
         return LF_ENOMEM;
     return m->s.patches && rows ? lf_seen_create(&m->seen, &m->mc, &m->media, m->s.rows, err) : 0;
 }
@@ -246,6 +246,7 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
                                    .causal = m->mc.mask != LF_MASK_BOTH};
     if (s->patches)
         m->media = lf_sight_bounds(&m->mc, s->patches, s->tiles, s->rows);
+    m->media.own_rows = context > 1 ? m->mine.own : 0;
     int rc = make_plan(m, err);
     if (rc == 0)
         rc = buffers(m, err);
@@ -525,7 +526,8 @@ static int write_tokens(lf_pg_model *m, int chain, const struct lf_pg_doc *docs,
         if (docs[order[k]].sees)
             rc = lf_seen_add(m->seen, docs[order[k]].doc, m->tokens, (int64_t)docs[order[k]].row,
                              err);
-    return rc != 0 ? rc : lf_seen_write(m->seen, m->ex, chain, m->tokens, m->positions, err);
+    const struct lf_seen_rows r = {m->tokens, m->positions, &m->mine};
+    return rc != 0 ? rc : lf_seen_write(m->seen, m->ex, chain, &r, err);
 }
 
 /* A pass of the micro-batch under way. */

@@ -388,7 +388,8 @@ static int write_tokens(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     for (int64_t d = 0; d < s->texts && rc == 0; d++)
         if (s->text[d].sees)
             rc = lf_seen_add(s->seen, s->text[d].doc, s->token, s->cu[d], err);
-    return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain, s->token, s->position, err);
+    const struct lf_seen_rows r = {.tokens = s->token, .positions = s->position};
+    return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain, &r, err);
 }
 
 /* Of pictures, in the order of their texts. */

@@ -187,7 +187,7 @@ static int write_pictures(lf_tower_scorer *s, lf_exec *ex, const lf_rm_text *t, 
     lf_seen_begin(s->seen, s->from);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = lf_seen_add(s->seen, t[i].doc, s->none, 0, err);
-    return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain[IMAGE], s->none, s->none, err);
+    return rc != 0 ? rc : lf_seen_write(s->seen, ex, s->chain[IMAGE], NULL, err);
 }
 
 static int write_texts(lf_tower_scorer *s, lf_exec *ex, const lf_rm_text *t, size_t n, lf_err *err)

@@ -447,10 +447,10 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 /* The same for rows that the ranks of the context axis divide. */
 static int row_buffers(lf_trainer *t, lf_err *err)
 {
-    const size_t widest = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0;
+    const size_t noise = t->c->neftune_alpha > 0 ? (size_t)t->mc.hidden * sizeof(float) : 0,
+                 places = 3 * sizeof(int32_t);
     lf_train_own(t);
-    return lf_own_rows_open(&t->mine, t->run.arena,
-                            widest > sizeof(int64_t) ? widest : sizeof(int64_t),
+    return lf_own_rows_open(&t->mine, t->run.arena, noise > places ? noise : places,
                             t->c->objective ? t->c->objective->row_bytes : 0, err);
 }
 

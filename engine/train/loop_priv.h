@@ -276,8 +276,8 @@ struct lf_train_sums;
 struct lf_train_inputs {
     int chain, slot;
     const struct lf_decoder_chunk *part;
-    const lf_sight *sight; /* filled from the micro-batch; NULL: there are no pictures */
-    bool train;            /* a chain of training, or with its dropout */
+    lf_sight *sight; /* filled from the micro-batch; NULL: there are no pictures */
+    bool train;      /* a chain of training, or with its dropout */
 };
 /* see.c. Bounds of pictures from the configuration. */
 int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_config *c,

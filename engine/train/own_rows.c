@@ -75,6 +75,31 @@ int lf_own_rows_write_blocks(const struct lf_own_rows *r, lf_exec *ex, int chain
                : 0;
 }
 
+static int write_numbers(const struct lf_own_rows *r, const struct lf_own_sight *v,
+                         const char *name, const int32_t *all, size_t n, lf_err *err)
+{
+    const struct lf_row_value of = {v->ex, v->chain, v->slot, name, n * sizeof *all};
+    return all ? lf_own_rows_write(r, &of, all, err) : 0;
+}
+
+static int write_pictures(const struct lf_own_rows *r, const struct lf_own_sight *v, lf_err *err)
+{
+    if (r->row)
+        lf_sight_own(v->sight, r->row);
+    int rc = write_numbers(r, v, "tokens", v->tokens, 1, err);
+    if (rc == 0)
+        rc = lf_sight_write(v->sight, v->ex, v->chain, v->slot, err);
+    return rc == 0 ? lf_sight_write_pixels(v->sight, v->ex, v->chain, v->slot, err) : rc;
+}
+
+int lf_own_rows_write_sight(const struct lf_own_rows *r, const struct lf_own_sight *v, lf_err *err)
+{
+    int rc = v->inner ? 0 : write_pictures(r, v, err);
+    if (rc == 0)
+        rc = write_numbers(r, v, "places", lf_sight_places(v->sight), 3, err);
+    return rc == 0 ? write_numbers(r, v, "runs", lf_sight_runs(v->sight), 2, err) : rc;
+}
+
 int lf_own_rows_read(const struct lf_own_rows *r, const struct lf_row_value *v, void *dst, int rc,
                      lf_err *err)
 {

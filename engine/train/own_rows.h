@@ -12,6 +12,7 @@
 #include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
 #include "engine/graph/layout.h"
+#include "engine/model/sight.h"
 
 struct lf_own_rows {
     const struct lf_layout *layout; /* borrowed */
@@ -48,6 +49,16 @@ int lf_own_rows_write(const struct lf_own_rows *r, const struct lf_row_value *v,
 /* Writes where blocks are to a slot of a chain, where keys are gathered. */
 int lf_own_rows_write_blocks(const struct lf_own_rows *r, lf_exec *ex, int chain, int slot,
                              lf_err *err);
+/* The pictures of a micro-batch, whose features each rank has, and puts into its own rows. */
+struct lf_own_sight {
+    lf_exec *ex;
+    int chain, slot;
+    lf_sight *sight;       /* filled from the micro-batch */
+    const int32_t *tokens; /* [all] -1 where a picture's row goes */
+    bool inner; /* of a chunk that is not the first, which takes no tokens and pictures */
+};
+/* Writes them, this rank's tokens, and the places and runs of its rows. Errors of lf_exec_write. */
+int lf_own_rows_write_sight(const struct lf_own_rows *r, const struct lf_own_sight *v, lf_err *err);
 /* Reads an output of all rows in their order. Collective: a rank that has failed (rc), or has no
  * memory for them (dst NULL), meets the others. Returns rc, LF_ENOMEM, errors of lf_exec_read,
  * LF_ECOMM. */

@@ -27,6 +27,7 @@ int lf_train_bound_pictures(struct lf_train_model *m, const struct lf_train_conf
         return lf_fail(err, LF_ENOTSUP,
                        "pipeline_cost = measured times text alone; with max_patches leave it out");
     m->media = lf_sight_bounds(mc, c->max_patches, c->max_tiles, m->rows);
+    m->media.own_rows = m->own_rows < m->rows ? m->own_rows : 0;
     m->media.encoded = c->n_features > 0;
     m->media.encoded_type = c->compute;
     m->media.drops = c->adapter && c->adapter->dropout > 0;
@@ -135,16 +136,11 @@ int lf_train_see(lf_sight *s, const lf_loader *l, const lf_loader_batch *b, lf_e
 
 int lf_train_write_sight(const lf_trainer *t, const struct lf_train_inputs *in, lf_err *err)
 {
-    lf_exec *ex = t->m.ex;
-    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
-    int rc = 0;
-    if (in->part->first) {
-        rc = lf_exec_write(ex, in->chain, in->slot, "tokens", lf_sight_token_rows(in->sight),
-                           rows * i32, err);
-        if (rc == 0)
-            rc = lf_sight_write(in->sight, ex, in->chain, in->slot, err);
-        if (rc == 0)
-            rc = lf_sight_write_pixels(in->sight, ex, in->chain, in->slot, err);
-    }
-    return rc == 0 ? lf_sight_write_rows(in->sight, ex, in->chain, in->slot, err) : rc;
+    const struct lf_own_sight see = {.ex = t->m.ex,
+                                     .chain = in->chain,
+                                     .slot = in->slot,
+                                     .sight = in->sight,
+                                     .tokens = lf_sight_token_rows(in->sight),
+                                     .inner = !in->part->first};
+    return lf_own_rows_write_sight(&t->mine, &see, err);
 }

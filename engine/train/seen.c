@@ -276,29 +276,25 @@ static int write_dual(lf_seen *s, lf_exec *ex, int chain, lf_err *err)
     return rc == 0 ? lf_dual_sight_write_pixels(s->dual, ex, chain, 0, err) : rc;
 }
 
-int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
-                  const int32_t *positions, lf_err *err)
+int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const struct lf_seen_rows *r, lf_err *err)
 {
     if (s->classes)
         return write_classes(s, ex, chain, err);
     if (s->dual)
         return write_dual(s, ex, chain, err);
-    const size_t rows = (size_t)s->rows, i32 = sizeof(int32_t);
-    name_rows(s, tokens);
+    const struct lf_own_rows all = {.all = s->rows, .own = s->rows},
+                             *mine = r->mine ? r->mine : &all;
+    name_rows(s, r->tokens);
     const struct lf_sight_media in = {.media = &s->batch.media,
                                       .processor = s->from ? s->from->processor : NULL,
                                       .tokens = s->id,
-                                      .positions = positions};
+                                      .positions = r->positions};
     int rc = lf_sight_fill_media(s->sight, &in, err);
     if (rc != 0)
         return rc;
     const int32_t *given = lf_sight_token_rows(s->sight);
-    for (size_t r = 0; r < rows; r++)
-        s->row[r] = given[r] < 0 ? given[r] : tokens[r];
-    rc = lf_exec_write(ex, chain, 0, "tokens", s->row, rows * i32, err);
-    if (rc == 0)
-        rc = lf_sight_write(s->sight, ex, chain, 0, err);
-    if (rc == 0)
-        rc = lf_sight_write_pixels(s->sight, ex, chain, 0, err);
-    return rc == 0 ? lf_sight_write_rows(s->sight, ex, chain, 0, err) : rc;
+    for (int64_t i = 0; i < s->rows; i++)
+        s->row[i] = given[i] < 0 ? given[i] : r->tokens[i];
+    const struct lf_own_sight see = {.ex = ex, .chain = chain, .sight = s->sight, .tokens = s->row};
+    return lf_own_rows_write_sight(mine, &see, err);
 }

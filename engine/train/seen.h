@@ -13,6 +13,7 @@
 #include "engine/media/processor.h"
 #include "engine/model/decoder.h"
 #include "engine/store/shard.h"
+#include "engine/train/own_rows.h"
 
 /* Where the pictures of documents come from, by number of a document; borrowed by its users. */
 typedef struct lf_pictures {
@@ -63,8 +64,13 @@ void lf_seen_begin(lf_seen *s, const lf_pictures *from);
  * micro-batch. In the order of rows. LF_EFORMAT: its placeholders are not where they should be, or
  * there is no room. */
 int lf_seen_add(lf_seen *s, uint64_t doc, const int32_t *tokens, int64_t row, lf_err *err);
-/* Writes the inputs of pictures, tokens and, where there are such, places of slot 0 of a chain. */
-int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const int32_t *tokens,
-                  const int32_t *positions, lf_err *err);
+/* The rows of the micro-batch, which its pictures go into. */
+struct lf_seen_rows {
+    const int32_t *tokens, *positions; /* [rows] */
+    const struct lf_own_rows *mine;    /* those of the graph; NULL: all */
+};
+/* Writes the inputs of pictures, tokens and, where there are such, places of slot 0 of a chain. Of
+ * a model that reads no text it looks at no rows (r may be NULL). */
+int lf_seen_write(lf_seen *s, lf_exec *ex, int chain, const struct lf_seen_rows *r, lf_err *err);
 
 #endif

@@ -111,6 +111,11 @@ for model in llava qwen2.5-vl gemma3; do
         sft $model.pipeline --pipeline 2
         as_reference $model.pipeline $model 1e-5
         ok $? "$model: two stages of a pipeline"
+        for kind in ulysses gather; do
+            sft $model.$kind --context 2 --context-kind $kind
+            as_reference $model.$kind $model 1e-5
+            ok $? "$model: two ranks divide the rows of tokens, and each encodes the pictures, with context_kind = $kind"
+        done
         sft $model.data --seq-length 64 --batch 6 --max-patches 160 --steps 3
         under=
         sft $model.one --seq-length 64 --batch 6 --max-patches 160 --steps 3
@@ -330,4 +335,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 105
+finish 111

@@ -121,6 +121,9 @@ E2
         wet $model.wet.pipeline --pipeline 2
         near_losses $model.wet.pipeline $model.wet 1e-5 4
         ok $? "$model: ... have the layers"
+        wet $model.wet.context --context 2 --micro-batch 3 --max-patches 480
+        near_losses $model.wet.context $model.wet 1e-5 4
+        ok $? "$model: ... divide the rows of tokens, and drop the same of the pictures"
         under=
         wet $model.lengths --lora-dora
         under="$launch 2 --"
@@ -129,7 +132,7 @@ E2
         ok $? "$model: ... divide the matrices, whose adapters are DoRA's"
         under=
     else
-        skip_some 4 "ranks cannot be started here"
+        skip_some 5 "ranks cannot be started here"
     fi
     emulated_gpu
     wet $model.wet.gpu --device cuda
@@ -152,4 +155,4 @@ near_losses given beside 1e-5 4
 ok $? "dropout of a projector whose encoder's rows are given"
 sft bad --features "$dir/eyes/features"
 says "features are those of an encoder that is not trained" "features of the encoder without it"
-finish 38
+finish 40

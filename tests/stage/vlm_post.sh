@@ -102,8 +102,13 @@ for model in llava qwen2.5-vl; do
         under=
         near_losses $model.two $model.one 1e-5 3
         ok $? "$model: two ranks share the pairs"
+        under="$launch 2 --"
+        judged $model.rows --batch 6 --steps 3 --context 2
+        under=
+        near_losses $model.rows $model.one 1e-5 3
+        ok $? "$model: ... divide the rows of their tokens"
     elif [ $model = llava ]; then
-        skip_some 1 "ranks cannot be started here"
+        skip_some 2 "ranks cannot be started here"
     fi
 
     # --- a reward model ---
@@ -205,16 +210,18 @@ E2
         is "$rc $(mismatches $model.two)" "0 0" "$model: two ranks share the prompts"
         policy $model.zero --algorithm ppo --rounds 1 --zero 3
         is "$rc $(mismatches $model.zero)" "0 0" "$model: and their weights"
+        policy $model.rows --algorithm ppo --rounds 1 --context 2
+        is "$rc" 0 "$model: and the rows of micro-batches"
         under=
         policy $model.one --algorithm ppo --rounds 1
-        for n in two zero; do
+        for n in two zero rows; do
             "$infer" record "$dir/$model.$n.m" | sed 's/,"gen_s":.*//' >"$dir/x"
             "$infer" record "$dir/$model.one.m" | sed 's/,"gen_s":.*//' >"$dir/y"
             alike "$dir/x" "$dir/y" 1e-4
             ok $? "$model: to the numbers of one ($n)"
         done
     else
-        skip_some 5 "ranks cannot be started here"
+        skip_some 7 "ranks cannot be started here"
     fi
 done
 
@@ -312,5 +319,15 @@ judged gpu --device cuda --steps 1 --loss simpo
 ok $? "a step of judged answers on a GPU"
 policy gpu --algorithm grpo --rounds 1 --round-prompts 1 --minibatch 2 --micro-tokens 64 --max-patches 240 --max-tokens 2 --device cuda
 is "$rc $(mismatches gpu)" "0 0" "a round on a GPU"
+if have_ranks; then
+    emulated_nccl
+    under="$launch 2 --"
+    judged gpu2 --device cuda --steps 1 --loss simpo --context 2
+    under=
+    { losses gpu2; losses gpu | head -n 1; } | awk '{ x[NR] = $1 } END { d = x[1] - x[2]; exit NR != 2 || d > 1e-5 || d < -1e-5 }'
+    ok $? "and a step on two, which divide the rows of tokens"
+else
+    skip_some 1 "ranks cannot be started here"
+fi
 unset LF_CUDA_DRIVER LF_CUBLASLT
-finish 63
+finish 67
