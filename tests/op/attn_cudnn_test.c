@@ -116,7 +116,7 @@ static double backward_error(const struct attn_case *c, int type, const struct d
         worst(&out[1], c->rows, c->groups * c->d, t->ldk, type, t->g.dk, t->g.ak, tol);
     const double dv =
         worst(&out[2], c->rows, c->groups * attn_ref_e(c), t->ldv, type, t->g.dv, t->g.av, tol);
-    return dq < 0 || dk < 0 || dv < 0 ? 9 : fmax(dq, fmax(dk, dv));
+    return dq < 0 || dk < 0 || dv < 0 ? 9 : tap_worse(dq, tap_worse(dk, dv));
 }
 
 static void give_back(struct op_buf *b, int n)

@@ -99,8 +99,9 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     k->rope.run(queue[2], &a);
     double worst = 0;
     for (int64_t i = 0; i < n; i++)
-        worst =
-            i % ld >= w ? worst : fmax(worst, fabs(op_get(x.p, i, type) - op_get(orig.p, i, type)));
+        worst = i % ld >= w
+                    ? worst
+                    : tap_worse(worst, fabs(op_get(x.p, i, type) - op_get(orig.p, i, type)));
     tap_ok(worst <= (type == LF_BF16  ? 0.03
                      : type == LF_F16 ? 0.004
                                       : 2e-6),

@@ -87,14 +87,15 @@ static void test_values(struct numbers *q, enum lf_dual_kind kind)
     double worst = 0;
     run(&d, q, false);
     for (size_t i = 0; i < N; i++)
-        worst = fmax(worst, fabs(q->loss[i] - by_formula(&d, i, 0, N)));
+        worst = tap_worse(worst, fabs(q->loss[i] - by_formula(&d, i, 0, N)));
     tap_ok(worst < 1e-12, "losses are those of the formula: %.2g", worst);
     d.group = 2;
     run(&d, q, false);
     worst = 0;
     for (size_t i = 0; i < N; i++)
-        worst = fmax(worst, fabs(q->loss[i] - by_formula(&d, i, i / 2 * 2,
-                                                         i / 2 * 2 + 2 < N ? i / 2 * 2 + 2 : N)));
+        worst = tap_worse(
+            worst,
+            fabs(q->loss[i] - by_formula(&d, i, i / 2 * 2, i / 2 * 2 + 2 < N ? i / 2 * 2 + 2 : N)));
     tap_ok(worst < 1e-12, "in groups of two: %.2g", worst);
 }
 
@@ -115,7 +116,7 @@ static void test_slopes(struct numbers *q, enum lf_dual_kind kind)
             q->x[k][i] = is - e;
             const double down = run(&d, other, false);
             q->x[k][i] = is;
-            worst = fmax(worst, fabs((up - down) / (2 * e) - q->d[k][i]));
+            worst = tap_worse(worst, fabs((up - down) / (2 * e) - q->d[k][i]));
         }
     tap_ok(worst < 1e-8, "derivatives by vectors are differences: %.2g", worst);
     for (int i = 0; i < N; i++)
@@ -144,7 +145,7 @@ static void test_blocks(struct numbers *q, enum lf_dual_kind kind)
         tap_bail("no memory");
     run(&d, q, true);
     for (size_t i = 0; i < MANY; i += 37)
-        worst = fmax(worst, fabs(q->loss[i] / by_formula(&d, i, 0, MANY) - 1));
+        worst = tap_worse(worst, fabs(q->loss[i] / by_formula(&d, i, 0, MANY) - 1));
     for (size_t i = 0; i < MANY; i += 37) {
         size_t best = 0, by_text = 0;
         for (size_t j = 1; j < MANY; j++) {

@@ -698,7 +698,7 @@ static void test_probe(const lf_model_config *c, const char *ckpt)
         float *x = need(calloc((size_t)n, sizeof *x));
         must(lf_pstore_read(m->ps, i, LF_P_GRAD, x, (size_t)n * sizeof *x, &err));
         snprintf(name, sizeof name, "probe/%s", head[k]);
-        worst = fmax(worst, apart(x, name, n));
+        worst = tap_worse(worst, apart(x, name, n));
         free(x);
     }
     tap_ok(z < 1e-5 && l < 1e-5, "a probe has the logits and the loss of PyTorch: %.2g, %.2g", z,

@@ -543,7 +543,7 @@ static void test_model(const lf_model_config *c, const char *ckpt)
         record(one, 0);
         forward(one, i);
         for (int k = 0; k < 2; k++)
-            worst = fmax(worst, apart(one->v[k], m->v[k] + i * m->width, m->width));
+            worst = tap_worse(worst, apart(one->v[k], m->v[k] + i * m->width, m->width));
     }
     tap_ok(worst < 1e-5, "pairs one by one, in room for three: %.2g", worst);
     drop(one);

@@ -336,12 +336,12 @@ static void test_passes(const struct wanted *w)
             const int32_t t = w->targets[first + i];
             double most = -INFINITY, sum = 0;
             for (int k = 0; k < VOCAB; k++)
-                most = fmax(most, (double)logits[i * VOCAB + k]);
+                most = tap_worse(most, (double)logits[i * VOCAB + k]);
             for (int k = 0; k < VOCAB; k++)
                 sum += exp((double)logits[i * VOCAB + k] - most);
             if (t >= 0)
-                worst = fmax(worst, fabs((double)logits[i * VOCAB + t] - most - log(sum) -
-                                         (double)g.lp[first + i]));
+                worst = tap_worse(worst, fabs((double)logits[i * VOCAB + t] - most - log(sum) -
+                                              (double)g.lp[first + i]));
         }
     }
     tap_ok(worst < 1e-5, "words are drawn from what is trained (log p within %.1e)", worst);

@@ -37,7 +37,7 @@ static double reference(const family *f, int64_t row)
     const double *z = f->logits + row * f->vocab;
     double most = z[0], sum = 0;
     for (int64_t i = 1; i < f->vocab; i++)
-        most = fmax(most, z[i]);
+        most = tap_worse(most, z[i]);
     for (int64_t i = 0; i < f->vocab; i++)
         sum += exp(z[i] - most);
     return z[f->tokens[row + 1]] - most - log(sum);
