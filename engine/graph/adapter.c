@@ -48,13 +48,21 @@ static void divide(struct lf_param_desc *d, const struct lf_param_desc *of, bool
     }
 }
 
-/* One tensor "STEM.part" beside `of`; group: "GROUP.part" or NULL. */
+/* One tensor "STEM.part" beside `of`, of [rows, cols] or as many for each expert; group:
+ * "GROUP.part" or NULL. */
 static int declare(lf_pstore *ps, const struct lf_param_desc *of, const char *part,
                    const char *group, int64_t rows, int64_t cols, lf_err *err)
 {
     char name[192], joint[192], base[160];
     struct lf_param_desc d = {
         .name = name, .ndim = 2, .dims = {rows, cols}, .decay = true, .adapter = true};
+    if (of->ndim == 3) {
+        d.ndim = 3;
+        d.dims[0] = of->dims[0];
+        d.dims[1] = rows;
+        d.dims[2] = cols;
+        d.experts = of->experts;
+    }
     divide(&d, of, strcmp(part, "lora_A") == 0);
     stem(base, sizeof base, of->name);
     snprintf(name, sizeof name, "%s.%s", base, part);
@@ -142,13 +150,14 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int 
         return lf_fail(err, LF_EEXIST, "adapter: group %s has one already", group);
     const struct lf_pgroup g = ps->g[gi];
     struct lf_padapter a = {.group = gi, .d = *d};
-    if (g.ndim != 2 || d->rank < 1 || g.count > LF_ADAPTER_MEMBERS ||
+    const bool experts = g.ndim == 3 && g.count == 1 && !d->magnitude;
+    if ((g.ndim != 2 && !experts) || d->rank < 1 || g.count > LF_ADAPTER_MEMBERS ||
         !take_sets(&a, &g, sets, n_sets))
-        return lf_fail(
-            err, LF_EINVAL,
-            "adapter of %s: it needs matrices [out, in], sets of members that are there, each "
-            "once, and a rank of at least 1",
-            group);
+        return lf_fail(err, LF_EINVAL,
+                       "adapter of %s: it needs matrices [out, in], or without magnitudes those of "
+                       "experts, sets "
+                       "of members that are there, each once, and a rank of at least 1",
+                       group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc != 0)
         return rc;
@@ -161,9 +170,10 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int 
         of.name = g.name;
         if (g.count > 1 && of.shard == LF_SHARD_ROWS)
             of.shard = LF_SHARD_NONE;
+        const int64_t rows = experts ? of.dims[1] : g.all_rows;
         rc = declare(ps, &of, "lora_A", NULL, d->rank, g.all_cols, err);
         if (rc == 0)
-            rc = declare(ps, &of, "lora_B", NULL, g.all_rows, d->rank, err);
+            rc = declare(ps, &of, "lora_B", NULL, rows, d->rank, err);
         if (rc == 0 && d->magnitude)
             rc = declare_magnitude(ps, &of, g.all_rows, err);
     }
@@ -496,11 +506,29 @@ static lf_val one_module(const struct layer *l)
     return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};
 }
 
+static const struct lf_padapter *adapter_of_weight(const lf_graph *g, lf_val w)
+{
+    return g->err.rc || !w.id || g->t[w.id].group < 0 ? NULL : adapter_of(g->ps, g->t[w.id].group);
+}
+
+lf_val lf_moe_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
+                             const struct lf_routes *r)
+{
+    const lf_val base = lf_moe_linear(g, x, w, bias, r);
+    const struct lf_padapter *a = adapter_of_weight(g, w);
+    if (!a)
+        return base;
+    const char *of = g->ps->g[a->group].name;
+    const lf_val down = lf_moe_linear(g, x, param_of(g, of, "lora_A"), LF_NONE, r);
+    return lf_add(
+        g, base,
+        lf_moe_linear(g, lf_scale(g, down, a->d.scale), param_of(g, of, "lora_B"), LF_NONE, r));
+}
+
 lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
                          const struct lf_adapter_drop *drop)
 {
-    const struct lf_padapter *a =
-        g->err.rc || !w.id || g->t[w.id].group < 0 ? NULL : adapter_of(g->ps, g->t[w.id].group);
+    const struct lf_padapter *a = adapter_of_weight(g, w);
     if (!a)
         return lf_linear(g, x, w, bias);
     struct layer l = {.g = g, .a = a, .w = w, .bias = bias};

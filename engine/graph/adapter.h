@@ -16,6 +16,9 @@
  * to the part that the magnitude changes: with x' = dropout(x) and s = m / |V|, y = x W^T + bias +
  * (s - 1) x' W^T + s scale (x' A^T) B^T.
  *
+ * Matrices of experts [E, N, K] have A [E, r, K] and B [E, N, r], an adapter of each expert without
+ * magnitudes or dropout, as PEFT has them of stacked parameters. Who has an expert has its adapter.
+ *
  * B starts at zero, so an adapted model starts as its base. A is uniform in +-1/sqrt(K), which is
  * Kaiming's rule with a = sqrt(5). Adapters are never merged in memory, so training and generation
  * read the same matrices in the same order and their bits agree.
@@ -53,7 +56,8 @@ struct lf_adapter_desc {
 
 #define LF_ADAPTER_MEMBERS 32 /* of a group, at most */
 
-/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of sets[i] puts
+/* Declares the tensors of an adapter of `group`, which must hold matrices, or be a tensor of
+ * matrices of experts. Bit k of sets[i] puts
  * the k-th member into set i, whose members share one A; n_sets 0 means one adapter for all rows.
  * The group itself does not change; callers usually freeze it before. LF_ENOENT: there is no such
  * group. LF_EINVAL: the group has no matrices [out, in] or no such member, a set is empty, a member
@@ -78,5 +82,8 @@ struct lf_adapter_drop {
  * no dropout. The mask is drawn once per group. */
 lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
                          const struct lf_adapter_drop *drop);
+/* lf_moe_linear with the adapters of its experts, or plain where they have none. */
+lf_val lf_moe_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
+                             const struct lf_routes *r);
 
 #endif

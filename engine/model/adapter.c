@@ -100,20 +100,22 @@ static int add_set(struct choice *c, uint32_t set, const char *target, const cha
     return 0;
 }
 
+/* t: the number of the target; without targets all are chosen. */
 static int choose_one(struct choice *c, const struct lf_param_desc *d, int member,
-                      const char *target, bool *hit, lf_err *err)
+                      const struct lf_adapter_config *a, int t, bool *hit, lf_err *err)
 {
+    const char *target = a->n_targets ? a->target[t] : "all";
     const bool all = strcmp(target, "all") == 0 && !lf_weights_is_sight(d->name),
                whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
     if (!all && !whole && !names(target, d->name))
         return 0;
-    if (d->ndim != 2)
+    if (d->ndim != 2 && (a->dora || a->dropout > 0))
         return lf_fail(
             err, LF_ENOTSUP,
-            "lora_targets = %s takes in the experts (%s), which have no adapters; name "
-            "the layers: q, k, v, o (of latent attention q, q_a, q_b, kv_a, kv_b, o), or "
+            "lora_targets = %s takes in the experts (%s), whose adapters have no %s; leave it out, "
+            "or name the layers: q, k, v, o (of latent attention q, q_a, q_b, kv_a, kv_b, o), or "
             "layers.*.moe.shared.*",
-            target, d->name);
+            target, d->name, a->dora ? "lengths (lora_dora)" : "lora_dropout");
     *hit = true;
     c->whole = c->whole || whole;
     return whole ? 0 : add_set(c, 1u << member, target, d->group, err);
@@ -173,13 +175,12 @@ static bool idle(const lf_decoder *d, const struct lf_adapter_config *a, const c
 static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
                   const struct lf_adapter_config *a, bool *hits, lf_err *err)
 {
-    static const char all[] = "all";
     int rc = 0;
     for (int k = 0; k < n && rc == 0; k++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i + k);
         for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0 && adaptable(d); t++)
             if (!a->n_targets || !strchr(a->target[t], '+'))
-                rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
+                rc = choose_one(c, d, k, a, t, &hits[t], err);
     }
     for (int t = 0; t < a->n_targets && rc == 0; t++)
         if (strchr(a->target[t], '+'))
@@ -294,7 +295,7 @@ static int no_hit(const lf_pstore *ps, const char *target, lf_err *err)
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
         sees = sees || lf_weights_is_sight(d->name);
-        if (d->ndim != 2 || !adaptable(d) || lf_weights_is_sight(d->name))
+        if (!adaptable(d) || lf_weights_is_sight(d->name))
             continue;
         part_of(part, sizeof part, d->name);
         add_once(&b, part);

@@ -22,7 +22,9 @@
  *     vision.* projector.*     patterns over the names of encoder and projector, of which nothing
  *                              else takes in a layer: vision.layers.*.attn.qkv.weight; the matrix
  *                              of patches has no adapter
- * Experts of a mixture and their router have no adapters. score.weight of a reward model is new, so
+ *     layers.*.moe.experts.*   patterns over the matrices of experts, each of which has an adapter of
+ *                              its own; gate, up, down and all take them in too
+ * The router of a mixture has no adapter. score.weight of a reward model is new, so
  * it is trained whole beside the adapters (head), and so are the matrices of labels (labels.* and
  * label_in.*); the base may be a language model.
  */
@@ -62,7 +64,7 @@ int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_
 
 /* Freezes every tensor of ps and declares those of the adapter. LF_EINVAL: a target matches no
  * layer, or `head` or `labels` is set and the model has none; the message names it. LF_ENOTSUP: a
- * target is an expert. */
+ * target takes in experts, with magnitudes (dora) or dropout. */
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err);
 /* Has the encoder an adapter? */
 bool lf_adapter_of_encoder(const lf_pstore *ps);

@@ -22,7 +22,7 @@ struct part {
     const lf_ckpt_entry *e;
     const float *a, *b;    /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
     const float *m_of_row; /* [rows of the weight]: magnitudes; NULL: none */
-    int64_t cols;
+    int64_t cols, rows;    /* of a matrix, of which there may be one for each expert */
 };
 
 struct merge {
@@ -56,7 +56,9 @@ static void add_product(const struct part *p, int64_t first, int64_t n, double *
     const int64_t rank = p->m->ac.rank;
     const double scale = lf_adapter_scale(&p->m->ac);
     for (int64_t i = 0; i < n; i++) {
-        const float *b = p->b + (first + i) / p->cols * rank, *a = p->a + (first + i) % p->cols;
+        const int64_t row = (first + i) / p->cols;
+        const float *b = p->b + row * rank,
+                    *a = p->a + row / p->rows * rank * p->cols + (first + i) % p->cols;
         double s = 0;
         for (int64_t j = 0; j < rank; j++)
             s += (double)b[j] * (double)a[j * p->cols];
@@ -101,19 +103,35 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     return rc;
 }
 
-/* The whole of an adapter's tensor; cols 0: a vector. */
-static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows,
-                       int64_t cols, const float **out, lf_err *err)
+/* What a tensor of an adapter is: [rows, cols], or so for each expert; cols 0: a vector. */
+struct factor {
+    const char *name, *what;
+    int64_t experts, rows, cols; /* experts 0: of a layer that has none */
+};
+
+static bool fits(const lf_ckpt_entry *e, const struct factor *f)
 {
-    char *full = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s.%s", name, what);
+    const int64_t dims[] = {f->experts, f->rows, f->cols};
+    const int from = f->experts ? 0 : 1, n = 3 - from - (f->cols ? 0 : 1);
+    bool is = e && e->ndim == n && e->dtype == LF_H5_F32;
+    for (int k = 0; k < n && is; k++)
+        is = e->shape[k] == dims[from + k];
+    return is;
+}
+
+/* The whole of it. */
+static int read_factor(struct merge *m, const struct factor *f, const float **out, lf_err *err)
+{
+    char *full = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s.%s", f->name, f->what);
     if (!full)
         return LF_ENOMEM;
     const lf_ckpt_entry *e = lf_ckpt_find(m->adapter, full, "weight");
-    if (!e || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows || (cols && e->shape[1] != cols) ||
-        e->dtype != LF_H5_F32)
-        return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]", m->o->adapter,
-                       full, (long long)rows, (long long)cols);
-    float *x = lf_arena_alloc(m->arena, (size_t)(rows * (cols ? cols : 1)), sizeof *x, err);
+    if (!fits(e, f))
+        return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]%s", m->o->adapter,
+                       full, (long long)f->rows, (long long)f->cols,
+                       f->experts ? " for each expert" : "");
+    const int64_t n = (f->experts ? f->experts : 1) * f->rows * (f->cols ? f->cols : 1);
+    float *x = lf_arena_alloc(m->arena, (size_t)n, sizeof *x, err);
     *out = x;
     return x ? lf_ckpt_read(m->adapter, e, NULL, NULL, x, err) : LF_ENOMEM;
 }
@@ -122,15 +140,19 @@ static int read_factor(struct merge *m, const char *name, const char *what, int6
 struct factors {
     const char *a, *b;
     int64_t row, rows;
+    int64_t experts; /* that have such matrices each; 0: none */
 };
 
 static int read_factors(struct merge *m, struct part *p, const struct factors *f, lf_err *err)
 {
-    int rc = read_factor(m, f->a, "lora_A", m->ac.rank, p->cols, &p->a, err);
+    const struct factor a = {f->a, "lora_A", f->experts, m->ac.rank, p->cols},
+                        b = {f->b, "lora_B", f->experts, f->rows, m->ac.rank},
+                        magnitude = {f->b, "lora_magnitude", 0, f->rows, 0};
+    int rc = read_factor(m, &a, &p->a, err);
     if (rc == 0)
-        rc = read_factor(m, f->b, "lora_B", f->rows, m->ac.rank, &p->b, err);
+        rc = read_factor(m, &b, &p->b, err);
     if (rc == 0 && m->ac.dora)
-        rc = read_factor(m, f->b, "lora_magnitude", f->rows, 0, &p->m_of_row, err);
+        rc = read_factor(m, &magnitude, &p->m_of_row, err);
     if (rc != 0)
         return rc;
     p->b += f->row * m->ac.rank;
@@ -154,11 +176,14 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     char *own = stem(m, d->name, err), *group = stem(m, d->group, err);
     if (!own || !group)
         return LF_ENOMEM;
-    p->cols = d->dims[1];
+    p->cols = d->dims[d->ndim - 1];
+    p->rows = d->ndim == 3 ? d->dims[1] : INT64_MAX; /* members of a group share an A */
+    if (d->ndim == 3)
+        return read_factors(m, p, &(struct factors){own, own, 0, d->dims[1], d->dims[0]}, err);
     const int first = lf_pstore_adapter_first(m->ps, i);
     if (first >= 0) {
         const char *shared = stem(m, lf_pstore_desc(m->ps, first)->name, err);
-        return shared ? read_factors(m, p, &(struct factors){shared, own, 0, d->dims[0]}, err)
+        return shared ? read_factors(m, p, &(struct factors){shared, own, 0, d->dims[0], 0}, err)
                       : LF_ENOMEM;
     }
     int64_t row = 0, rows = d->dims[0];
@@ -170,7 +195,7 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     snprintf(name, sizeof name, "%s.lora_B", group);
     if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
         return 0;
-    return read_factors(m, p, &(struct factors){group, group, row, row + rows}, err);
+    return read_factors(m, p, &(struct factors){group, group, row, row + rows, 0}, err);
 }
 
 static int add_tensor(struct merge *m, int i, lf_err *err)

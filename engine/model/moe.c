@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
 
 int64_t lf_model_moe_params(const lf_model_config *c, bool active)
@@ -34,8 +35,9 @@ static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r
     const long long n = (long long)l;
     const lf_val bias =
         b->c->expert_bias ? lf_paramf(b->g, "layers.%lld.moe.experts.%s.bias", n, part) : LF_NONE;
-    return lf_moe_linear(b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", n, part),
-                         bias, r);
+    const lf_val w = lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", n, part);
+    return b->adapter_off ? lf_moe_linear(b->g, x, w, bias, r)
+                          : lf_moe_linear_adapted(b->g, x, w, bias, r);
 }
 
 /* What experts make of the rows that chose them. */

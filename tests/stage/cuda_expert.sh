@@ -80,6 +80,7 @@ is "$(records "two experts without rows.2:expert=2" | sed -n 's/^router_load:\([
 # --- another stage ---
 sed -i "s|^init_from = .*|init_from = $dir/experts.2:expert=2/out/checkpoint|" "$dir/run.ini"
 trial "dpo" dpo 2e-6 "2:expert=2" --data "$dir/pairs" --seq-length 48
+trial "adapters of experts" sft 2e-6 "2:expert=2 4:expert=2+tensor=2" --lora-rank 3 --lora-targets "layers.*.moe.experts.*" --lr 1e-2
 
 # --- divided rows beside other axes ---
 small llama3 "kv_heads = 2"
@@ -92,4 +93,4 @@ is $rc 70 "an exchange that fails on one GPU ends both"
 says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
 FAKE_NCCL_FAIL=70:1 LF_COMM_PATIENCE=20 on 2 validation --expert 2 --steps 1 --valid-interval 1
 says_like 'rank 1 failed in step 2: NCCL: .* on rank 1.*internal error' "so is one of a validation, behind the only step"
-finish 37
+finish 39
