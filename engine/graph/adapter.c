@@ -100,6 +100,8 @@ int lf_pstore_adapter_first(const lf_pstore *ps, int i)
 {
     const struct lf_padapter *a = adapter_of(ps, ps->p[i].group);
     const int k = i - (a ? ps->g[a->group].first : 0);
+    if (a && a->reads != a->group)
+        return ps->g[a->reads].first;
     return a && a->members >> k & 1 ? ps->g[a->group].first + a->first[k] : -1;
 }
 
@@ -149,7 +151,7 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int 
     if (adapter_of(ps, gi))
         return lf_fail(err, LF_EEXIST, "adapter: group %s has one already", group);
     const struct lf_pgroup g = ps->g[gi];
-    struct lf_padapter a = {.group = gi, .d = *d};
+    struct lf_padapter a = {.group = gi, .reads = gi, .d = *d};
     const bool experts = g.ndim == 3 && g.count == 1 && !d->magnitude;
     if ((g.ndim != 2 && !experts) || d->rank < 1 || g.count > LF_ADAPTER_MEMBERS ||
         !take_sets(&a, &g, sets, n_sets))
@@ -179,6 +181,25 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int 
     }
     if (rc == 0)
         ps->ad[ps->n_ad++] = a;
+    return rc;
+}
+
+int lf_pstore_adapt_like(lf_pstore *ps, const char *group, const char *like, lf_err *err)
+{
+    const int32_t gi = lf_pstore_group(ps, group), of = lf_pstore_group(ps, like);
+    const struct lf_padapter *a = of < 0 ? NULL : adapter_of(ps, of);
+    if (gi < 0 || !a || a->reads != of || adapter_of(ps, gi) || ps->g[gi].ndim != 3 ||
+        ps->g[of].ndim != 3 || ps->g[gi].count != 1 || ps->g[gi].all_cols != ps->g[of].all_cols ||
+        ps->p[ps->g[gi].first].d.dims[0] != ps->p[ps->g[of].first].d.dims[0])
+        return lf_fail(err, LF_EINVAL, "adapter: %s cannot read what that of %s has read", group,
+                       like);
+    const struct lf_padapter mine = {.group = gi, .reads = of, .d = a->d};
+    const struct lf_param_desc d = ps->p[ps->g[gi].first].d; /* a copy: adding moves the array */
+    int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
+    if (rc == 0)
+        rc = declare(ps, &d, "lora_B", NULL, d.dims[1], mine.d.rank, err);
+    if (rc == 0)
+        ps->ad[ps->n_ad++] = mine;
     return rc;
 }
 
@@ -511,6 +532,18 @@ static const struct lf_padapter *adapter_of_weight(const lf_graph *g, lf_val w)
     return g->err.rc || !w.id || g->t[w.id].group < 0 ? NULL : adapter_of(g->ps, g->t[w.id].group);
 }
 
+/* scale x A^T of the experts that rows chose. Another adapter may read the same A of the same x. */
+static lf_val moe_down(lf_graph *g, lf_val x, lf_val a, float scale, const struct lf_routes *r)
+{
+    for (size_t i = 1; i < g->n_n && !g->err.rc; i++) {
+        const struct lf_node *n = &g->n[i], *p = &g->n[i - 1];
+        if (n->op == LF_OP_SCALE && p->op == LF_OP_MOE_LINEAR && n->in[0] == p->out[0] &&
+            p->in[MOEL_X] == x.id && p->in[MOEL_W] == a.id && p->in[MOEL_OFFSETS] == r->offsets.id)
+            return (lf_val){n->out[0]};
+    }
+    return lf_scale(g, lf_moe_linear(g, x, a, LF_NONE, r), scale);
+}
+
 lf_val lf_moe_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
                              const struct lf_routes *r)
 {
@@ -518,11 +551,10 @@ lf_val lf_moe_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
     const struct lf_padapter *a = adapter_of_weight(g, w);
     if (!a)
         return base;
-    const char *of = g->ps->g[a->group].name;
-    const lf_val down = lf_moe_linear(g, x, param_of(g, of, "lora_A"), LF_NONE, r);
-    return lf_add(
-        g, base,
-        lf_moe_linear(g, lf_scale(g, down, a->d.scale), param_of(g, of, "lora_B"), LF_NONE, r));
+    const lf_val down =
+        moe_down(g, x, param_of(g, g->ps->g[a->reads].name, "lora_A"), a->d.scale, r);
+    const lf_val b = param_of(g, g->ps->g[a->group].name, "lora_B");
+    return lf_add(g, base, lf_moe_linear(g, down, b, LF_NONE, r));
 }
 
 lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,

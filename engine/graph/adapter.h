@@ -64,6 +64,9 @@ struct lf_adapter_desc {
  * is in two, or rank < 1. LF_EEXIST: the group has an adapter. */
 int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int n_sets,
                     const struct lf_adapter_desc *d, lf_err *err);
+/* The same for experts whose A is that of `like`, a group of the same experts that has an adapter
+ * and reads the same rows: gate and up as one parameter. LF_EINVAL: it is not so. */
+int lf_pstore_adapt_like(lf_pstore *ps, const char *group, const char *like, lf_err *err);
 /* Index of the tensor after which the lora_A is named that the adapter of tensor i reads: i itself,
  * or another one of its set. -1: the tensor has none of its own. */
 int lf_pstore_adapter_first(const lf_pstore *ps, int i);

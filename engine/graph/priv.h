@@ -604,6 +604,7 @@ struct lf_padapter {
     /* [member]: the one that stands first among those that share its A, after which that is
      * named */
     uint8_t first[LF_ADAPTER_MEMBERS];
+    int32_t reads; /* the group whose A it reads: this one, or of experts another */
     struct lf_adapter_desc d;
 };
 struct lf_back;

@@ -100,6 +100,20 @@ static int add_set(struct choice *c, uint32_t set, const char *target, const cha
     return 0;
 }
 
+/* Adapters of experts are those that PEFT has of stacked parameters. */
+static int check_experts(const struct lf_adapter_config *a, const char *target, const char *name,
+                         lf_err *err)
+{
+    if (!a->dora && a->dropout == 0)
+        return 0;
+    return lf_fail(
+        err, LF_ENOTSUP,
+        "lora_targets = %s takes in the experts (%s), whose adapters have no %s; leave it out, "
+        "or name the layers: q, k, v, o (of latent attention q, q_a, q_b, kv_a, kv_b, o), or "
+        "layers.*.moe.shared.*",
+        target, name, a->dora ? "lengths (lora_dora)" : "lora_dropout");
+}
+
 /* t: the number of the target; without targets all are chosen. */
 static int choose_one(struct choice *c, const struct lf_param_desc *d, int member,
                       const struct lf_adapter_config *a, int t, bool *hit, lf_err *err)
@@ -109,13 +123,8 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
                whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
     if (!all && !whole && !names(target, d->name))
         return 0;
-    if (d->ndim != 2 && (a->dora || a->dropout > 0))
-        return lf_fail(
-            err, LF_ENOTSUP,
-            "lora_targets = %s takes in the experts (%s), whose adapters have no %s; leave it out, "
-            "or name the layers: q, k, v, o (of latent attention q, q_a, q_b, kv_a, kv_b, o), or "
-            "layers.*.moe.shared.*",
-            target, d->name, a->dora ? "lengths (lora_dora)" : "lora_dropout");
+    if (d->ndim != 2 && check_experts(a, target, d->name, err))
+        return LF_ENOTSUP;
     *hit = true;
     c->whole = c->whole || whole;
     return whole ? 0 : add_set(c, 1u << member, target, d->group, err);
@@ -160,6 +169,29 @@ static int choose_joined(struct choice *c, const lf_pstore *ps, int i, int n, co
     }
     *hit = *hit || set;
     return set ? add_set(c, set, target, lf_pstore_desc(ps, i)->group, err) : 0;
+}
+
+/* Experts whose matrices i and *with read one A, as those do that are one parameter elsewhere: the
+ * target that joins them; -1: none does. */
+static int joins_experts(const lf_pstore *ps, int i, const struct lf_adapter_config *a, int *with)
+{
+    char part[sizeof a->target[0]];
+    const char *name = lf_pstore_desc(ps, i)->name;
+    for (int t = 0; t < a->n_targets; t++) {
+        if (!strchr(a->target[t], '+') || lf_pstore_desc(ps, i)->ndim != 3 ||
+            !joined_part(part, sizeof part, a->target[t], 0) || !names(part, name) ||
+            !joined_part(part, sizeof part, a->target[t], 1))
+            continue;
+        for (int k = 0; k < lf_pstore_count(ps); k++) {
+            const struct lf_param_desc *d = lf_pstore_desc(ps, k);
+            const size_t layer = strcspn(name + strlen("layers."), ".") + strlen("layers.");
+            *with = k;
+            if (k != i && d->ndim == 3 && !d->adapter && names(part, d->name) &&
+                strncmp(d->name, name, layer + 1) == 0)
+                return t;
+        }
+    }
+    return -1;
 }
 
 /* Is the tensor of a head of mtp_layers that has no adapter? Who reads an adapter runs no head in
@@ -264,12 +296,15 @@ static int hits_elsewhere(const lf_decoder *d, const lf_pstore *ps,
 {
     lf_pstore *all = lf_pstore_create(err);
     int rc = all ? lf_decoder_declare(d, all, err) : LF_ENOMEM;
-    for (int i = 0, n; rc == 0 && i < lf_pstore_count(all); i += n) {
+    for (int i = 0, n, with; rc == 0 && i < lf_pstore_count(all); i += n) {
         struct choice c = {0};
         n = group_size(all, i);
         if (lf_pstore_find(ps, lf_pstore_desc(all, i)->name) < 0 &&
             !idle(d, a, lf_pstore_desc(all, i)->name))
             rc = choose(&c, all, i, n, a, hits, err);
+        const int t = joins_experts(all, i, a, &with);
+        if (rc == 0 && t >= 0)
+            hits[t] = true;
     }
     lf_pstore_destroy(all);
     return rc;
@@ -313,22 +348,45 @@ static int no_hit(const lf_pstore *ps, const char *target, lf_err *err)
     return rc;
 }
 
-int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+/* What targets make of the group that begins with tensor i. Experts that are joined are adapted
+ * with the first of them. */
+static int adapt_group(lf_pstore *ps, int i, int n, const struct lf_adapter_config *a, bool *hits,
+                       lf_err *err)
 {
     const struct lf_adapter_desc ad = {
         .rank = a->rank, .scale = (float)lf_adapter_scale(a), .magnitude = a->dora};
+    const char *group = lf_pstore_desc(ps, i)->group;
+    struct choice c = {0};
+    int with = -1;
+    int rc = choose(&c, ps, i, n, a, hits, err);
+    const int t = joins_experts(ps, i, a, &with);
+    const bool chosen = c.whole || c.n_sets, there = lf_pstore_adapted(ps, group);
+    if (rc != 0 || (!chosen && t < 0))
+        return rc;
+    if (chosen && (t >= 0 || there))
+        return lf_fail(err, LF_EINVAL,
+                       "lora_targets: the experts %s are named twice, joined with others and not; "
+                       "take one of them",
+                       group);
+    if (t >= 0)
+        hits[t] = true;
+    if (t >= 0 && (rc = check_experts(a, a->target[t], group, err)) != 0)
+        return rc;
+    rc = lf_pstore_adapt(ps, group, c.set, c.whole || t >= 0 ? 0 : c.n_sets, &ad, err);
+    return rc != 0 || t < 0 ? rc
+                            : lf_pstore_adapt_like(ps, lf_pstore_desc(ps, with)->group, group, err);
+}
+
+int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+{
     bool hits[LF_ADAPTER_TARGETS] = {false};
     const int count = lf_pstore_count(ps);
     int rc = lf_adapter_check(a, err);
     lf_pstore_freeze(ps, "", true);
     for (int i = 0, n; i < count && rc == 0; i += n) {
-        const char *group = lf_pstore_desc(ps, i)->group;
-        struct choice c = {0};
         n = group_size(ps, i);
-        rc = idle(d, a, lf_pstore_desc(ps, i)->name) ? 0 : choose(&c, ps, i, n, a, hits, err);
         const int before = lf_pstore_count(ps);
-        if (rc == 0 && (c.whole || c.n_sets))
-            rc = lf_pstore_adapt(ps, group, c.set, c.whole ? 0 : c.n_sets, &ad, err);
+        rc = idle(d, a, lf_pstore_desc(ps, i)->name) ? 0 : adapt_group(ps, i, n, a, hits, err);
         for (int k = before; k < lf_pstore_count(ps) && unread(d, lf_pstore_desc(ps, i)->name); k++)
             lf_pstore_freeze(ps, lf_pstore_desc(ps, k)->name, true);
     }

@@ -178,13 +178,11 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
         return LF_ENOMEM;
     p->cols = d->dims[d->ndim - 1];
     p->rows = d->ndim == 3 ? d->dims[1] : INT64_MAX; /* members of a group share an A */
-    if (d->ndim == 3)
-        return read_factors(m, p, &(struct factors){own, own, 0, d->dims[1], d->dims[0]}, err);
-    const int first = lf_pstore_adapter_first(m->ps, i);
-    if (first >= 0) {
-        const char *shared = stem(m, lf_pstore_desc(m->ps, first)->name, err);
-        return shared ? read_factors(m, p, &(struct factors){shared, own, 0, d->dims[0], 0}, err)
-                      : LF_ENOMEM;
+    const int first = lf_pstore_adapter_first(m->ps, i), experts = d->ndim == 3;
+    if (first >= 0 || experts) {
+        const char *a = first < 0 ? own : stem(m, lf_pstore_desc(m->ps, first)->name, err);
+        const struct factors f = {a, own, 0, d->dims[experts], experts ? d->dims[0] : 0};
+        return a ? read_factors(m, p, &f, err) : LF_ENOMEM;
     }
     int64_t row = 0, rows = d->dims[0];
     for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)

@@ -30,10 +30,15 @@ rank_killed 2 "" --expert 2 --batch 3
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/experts.4:expert=2+zero=1/out/checkpoint" >>"$dir/run.ini"
 trial "an adapter of all layers, and of each expert" sft 2e-5 "2:expert=2 2:tensor=2 4:expert=2+zero=3 4:expert=2+tensor=2 4:expert=2+context=2 2:pipeline=2" --lora-rank 4 --lr 1e-2
-"$stages/lf-convert" --threads 1 --from "$dir/an adapter of all layers, and of each expert.4:expert=2+tensor=2/out/adapter" --base "$dir/experts.4:expert=2+zero=1/out/checkpoint" \
-    --to checkpoint --out "$dir/merged" >"$dir/stdout" 2>"$dir/err"
-grep -q '^MERGED: .* differ by [0-9.]*e-0[6-9]' "$dir/stdout"
-ok $? "merged, $(sed 's/.*differ/differ/' "$dir/stdout")" "$(tail -n 3 "$dir/err")"
+trial "gate and up of experts read one A" sft 2e-5 "2:expert=2 2:tensor=2" --lora-rank 4 --lr 1e-2 --lora-targets q --lora-targets down \
+    --lora-targets "layers.*.moe.experts.gate+up.weight"
+for k in "an adapter of all layers, and of each expert.4:expert=2+tensor=2" "gate and up of experts read one A.2:tensor=2"; do
+    "$stages/lf-convert" --threads 1 --from "$dir/$k/out/adapter" --base "$dir/experts.4:expert=2+zero=1/out/checkpoint" --to checkpoint --out "$dir/merged" \
+        >"$dir/stdout" 2>"$dir/err"
+    grep -q '^MERGED: .* differ by [0-9.]*e-0[6-9]' "$dir/stdout"
+    ok $? "$k: merged, $(sed 's/.*differ/differ/' "$dir/stdout")" "$(tail -n 3 "$dir/err")"
+    rm -rf "$dir/merged"
+done
 for k in "--lora-dora:lengths (lora_dora)" "--lora-dropout 0.1:lora_dropout"; do
     # shellcheck disable=SC2086
     train "$stages/lf-sft" "$dir/run.ini" not --lora-rank 4 ${k%%:*}
@@ -73,4 +78,4 @@ refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 39
+finish 42
