@@ -14,7 +14,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_vl_intern.c engine/convert/families_vl_chat.c engine/convert/families_vl_gemma.c engine/convert/families_vl_idefics.c engine/convert/families_vl_pixtral.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/quant.c engine/convert/companions.h engine/convert/companions.c engine/convert/quantised.h engine/convert/quantised.c engine/convert/requant.h engine/convert/requant.c engine/convert/source.c engine/convert/text_part.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
   engine/convert/card.h engine/convert/card.c engine/convert/tokconf.c \
-  engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
+  engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c engine/convert/peft_experts.c \
   engine/convert/probe.c \
   engine/convert/verify.h engine/convert/verify.c engine/convert/verify_lone.c engine/convert/verify_dual.c engine/convert/verify_sight.h engine/convert/verify_sight.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
 EXTRA_DIST += engine/convert/README.md
@@ -24,8 +24,8 @@ tests_golden_peft_test_SOURCES = tests/golden/peft_test.c
 tests_golden_peft_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/make_peft.py \
   tests/golden/peft/gpt-neox tests/golden/peft/gpt2 tests/golden/peft/gpt2-dora tests/golden/peft/kimi-linear \
-  tests/golden/peft/llama tests/golden/peft/llama-dora tests/golden/peft/mamba2 tests/golden/peft/nemotron-h-latent \
-  tests/golden/peft/phi3 tests/golden/peft/qwen3-next tests/golden/peft/qwen3-next-dora tests/golden/peft/qwen3.5 \
+  tests/golden/peft/llama tests/golden/peft/llama-dora tests/golden/peft/mamba2 tests/golden/peft/mixtral tests/golden/peft/nemotron-h-latent \
+  tests/golden/peft/phi3 tests/golden/peft/qwen3-moe tests/golden/peft/qwen3-next tests/golden/peft/qwen3-next-dora tests/golden/peft/qwen3.5 \
   tests/golden/peft/vlm-gemma3 tests/golden/peft/vlm-llava tests/golden/peft/vlm-qwen2.5-vl \
   tests/golden/peft/vlm-gemma3-eyes tests/golden/peft/vlm-llava-eyes tests/golden/peft/vlm-qwen2.5-vl-eyes \
   tests/golden/peft/vlm-qwen3-vl-eyes

@@ -156,8 +156,8 @@ int lf_peft_units(struct lf_peft *p, lf_err *err)
         rc = LF_ENOMEM;
     for (int i = 0; i < count && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
-        if (d->adapter && strcmp(strrchr(d->name, '.'), ".lora_A") == 0)
+        if (d->adapter && d->ndim == 2 && strcmp(strrchr(d->name, '.'), ".lora_A") == 0)
             rc = make_unit(p, &p->unit[p->n++], d, err);
     }
-    return rc;
+    return rc != 0 ? rc : lf_peft_find_stacks(p, err);
 }

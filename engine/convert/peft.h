@@ -11,6 +11,10 @@
  *     and of a reward model          base_model.model.score.weight [1, hidden]: the head, trained
  *                                    whole (modules_to_save)
  *
+ *     and of experts                 base_model.model.MODULE[.base_layer].lora_A.weight [E r, in],
+ *                                    ...lora_B.weight [out, r E], of a stacked parameter of MODULE
+ *                                    (target_parameters; peft_experts.c)
+ *
  * MODULE is the name of the linear layer in the program of the base model; the mapping rows of its
  * family (map.h) give it. Where that program has q, k, v (or gate, up) as one module with one A,
  * our adapter is one of the group as a whole, with the rows of B in our order, and where it has

@@ -30,6 +30,7 @@ static const char *const known[] = {"r",
                                     "use_rslora",
                                     "use_dora",
                                     "target_modules",
+                                    "target_parameters",
                                     "exclude_modules",
                                     "fan_in_fan_out",
                                     "auto_mapping",
@@ -288,7 +289,7 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
         add_module(p, parts);
     }
     return p->ac.n_targets <= LF_ADAPTER_TARGETS
-               ? 0
+               ? lf_peft_stack_targets(p, s, err)
                : lf_fail(err, LF_ENOTSUP,
                          "the file adapts layers of more kinds than %d, which is as many as an "
                          "adapter has here",
@@ -372,6 +373,54 @@ static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_u
     return 0;
 }
 
+/* Tensor `which` of a stacked parameter of experts, as one of ours or two; *n counts them. */
+static int take_stack(struct lf_peft *p, const lf_st *s, const struct lf_peft_experts *x, int which,
+                      lf_ckpt_tensor *t, size_t *n, lf_err *err)
+{
+    int64_t shape[2];
+    lf_peft_stack_shape(p, x, which, shape);
+    const char *theirs = lf_peft_stack_name(p, x, which, err);
+    const lf_st_entry *e = theirs ? lf_st_find(s, theirs) : NULL;
+    float *all = NULL,
+          *ours = lf_arena_alloc(p->arena, (size_t)(shape[0] * shape[1]), sizeof *ours, err);
+    if (!theirs || !ours)
+        return LF_ENOMEM;
+    if (!e)
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s is not in the file: an adapter of some layers only is not known here",
+                       theirs);
+    const int rc = read_f32(p, s, e, shape[0], shape[1], &all, err);
+    if (rc != 0)
+        return rc;
+    lf_peft_stack_turn(p, x, which, ours, all, true);
+    for (int k = 0; k < (which ? x->n : 1); k++) {
+        const int64_t rows = which ? x->rows[k] : p->ac.rank, cols = which ? p->ac.rank : x->cols;
+        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", x->stem[k],
+                                     lf_peft_tensors[which].ours);
+        if (!name)
+            return LF_ENOMEM;
+        t[(*n)++] = (lf_ckpt_tensor){.name = name,
+                                     .kind = "weight",
+                                     .dtype = LF_H5_F32,
+                                     .ndim = 3,
+                                     .shape = {x->experts, rows, cols},
+                                     .data = ours};
+        ours += x->experts * rows * cols;
+    }
+    return 0;
+}
+
+/* Is it of a stacked parameter? */
+static bool of_stack(const struct lf_peft *p, const lf_st *s, const lf_st_entry *e, lf_err *err)
+{
+    bool is = false;
+    for (size_t k = 0; k < 2 * p->n_stacks && !is; k++) {
+        const char *name = lf_peft_stack_name(p, &p->stack[k / 2], (int)(k % 2), err);
+        is = name && e == lf_st_find(s, name);
+    }
+    return is;
+}
+
 static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
 {
     const int each = lf_peft_each(p);
@@ -379,7 +428,7 @@ static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
         return 0;
     for (size_t i = 0; i < lf_st_n_entries(s); i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
-        bool taken = p->ac.head && e == lf_st_find(s, LF_PEFT_HEAD);
+        bool taken = (p->ac.head && e == lf_st_find(s, LF_PEFT_HEAD)) || of_stack(p, s, e, err);
         for (size_t k = 0; k < p->n * (size_t)each && !taken; k++)
             taken = e == find(s, p->unit[k / (size_t)each].module,
                               strlen(p->unit[k / (size_t)each].module), (int)(k % (size_t)each));
@@ -388,6 +437,19 @@ static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
                            e->name);
     }
     return lf_fail(err, LF_EFORMAT, "the file holds something twice");
+}
+
+static int take_nth(struct lf_peft *p, const lf_st *s, size_t i, lf_ckpt_tensor *t, size_t *n,
+                    lf_err *err)
+{
+    const size_t each = (size_t)lf_peft_each(p);
+    size_t k;
+    const int which = lf_peft_of_stack(p, i, &k);
+    if (which >= 0)
+        return take_stack(p, s, &p->stack[k], which, t, n, err);
+    return lf_peft_is_head(p, i)
+               ? take_head(p, s, &t[(*n)++], err)
+               : take_tensor(p, s, &p->unit[i / each], (int)(i % each), t, n, err);
 }
 
 /* What of the base's state an adapter repeats, and what makes it one. Another head makes another
@@ -423,15 +485,13 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base,
     lf_ckpt_writer *w = NULL;
     lf_ckpt_result r;
     const lf_ckpt_options wo = {.threads = o->threads};
-    const size_t each = (size_t)lf_peft_each(p), theirs = lf_peft_count(p);
+    const size_t theirs = lf_peft_count(p);
     size_t n = 0;
     lf_ckpt_tensor *t = lf_arena_alloc(p->arena, theirs * LF_ADAPTER_MEMBERS, sizeof *t, err);
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
     for (size_t k = 0; k < theirs && rc == 0; k++)
-        rc = lf_peft_is_head(p, k)
-                 ? take_head(p, s, &t[n++], err)
-                 : take_tensor(p, s, &p->unit[k / each], (int)(k % each), t, &n, err);
+        rc = take_nth(p, s, k, t, &n, err);
     if (rc == 0)
         rc = check_all_taken(p, s, err);
     if (rc == 0)

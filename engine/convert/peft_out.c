@@ -52,6 +52,24 @@ static json_t *targets(const struct lf_peft *p)
     return t;
 }
 
+/* The parameters of experts, as short as every layer with experts has one. NULL: out of memory. */
+static json_t *parameters(const struct lf_peft *p)
+{
+    json_t *t = json_array();
+    for (size_t k = 0; t && k < p->n_stacks; k++) {
+        char name[160];
+        bool seen = false;
+        snprintf(name, sizeof name, "experts.%s", p->stack[k].param);
+        for (size_t j = 0; j < json_array_size(t) && !seen; j++)
+            seen = strcmp(json_string_value(json_array_get(t, j)), name) == 0;
+        if (!seen && json_array_append_new(t, json_string(name))) {
+            json_decref(t);
+            return NULL;
+        }
+    }
+    return t;
+}
+
 static json_t *number(double x)
 {
     return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x);
@@ -82,6 +100,10 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
                           number(p->ac.dropout), "target_modules", targets(p), "fan_in_fan_out",
                           turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora",
                           p->ac.dora, "inference_mode", true, "init_lora_weights", true);
+    if (o && p->n_stacks && json_object_set_new(o, "target_parameters", parameters(p))) {
+        json_decref(o);
+        o = NULL;
+    }
     if (o && p->ac.head &&
         json_object_set_new(o, "modules_to_save", json_pack("[s,s]", "classifier", "score"))) {
         json_decref(o);
@@ -109,6 +131,17 @@ static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
             const int64_t cols = lf_model_embed_width(lf_decoder_config(p->dec));
             d[i] = (lf_st_decl){
                 .name = LF_PEFT_HEAD, .dtype = LF_ST_F32, .ndim = 2, .shape = {1, cols}};
+            continue;
+        }
+        size_t k;
+        const int which = lf_peft_of_stack(p, i, &k);
+        if (which >= 0) {
+            d[i] = (lf_st_decl){.name = lf_peft_stack_name(p, &p->stack[k], which, err),
+                                .dtype = LF_ST_F32,
+                                .ndim = 2};
+            lf_peft_stack_shape(p, &p->stack[k], which, d[i].shape);
+            if (!d[i].name)
+                return NULL;
             continue;
         }
         const struct lf_peft_unit *u = &p->unit[i / each];
@@ -166,10 +199,45 @@ static int put_unit(const struct lf_peft *p, const struct lf_peft_unit *u, int w
     return rc;
 }
 
+/* One of a stacked parameter of experts. */
+static int put_stack(const struct lf_peft *p, const struct lf_peft_experts *x, int which,
+                     const lf_ckpt *ck, lf_st_writer *w, lf_err *err)
+{
+    int64_t shape[2], at = 0;
+    lf_peft_stack_shape(p, x, which, shape);
+    const size_t n = (size_t)(shape[0] * shape[1]);
+    float *ours = lf_malloc(2 * n, sizeof *ours, err), *theirs = ours ? ours + n : NULL;
+    int rc = ours ? 0 : LF_ENOMEM;
+    for (int k = 0; k < (which ? x->n : 1) && rc == 0; k++) {
+        char name[256];
+        snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", x->stem[k],
+                 lf_peft_tensors[which].ours);
+        const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
+        const int64_t rows = which ? x->rows[k] : p->ac.rank, cols = which ? p->ac.rank : x->cols;
+        if (!e || e->dtype != LF_H5_F32 || e->ndim != 3 || e->shape[0] != x->experts ||
+            e->shape[1] != rows || e->shape[2] != cols)
+            rc = lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld, %lld]",
+                         lf_ckpt_dir(ck), name, (long long)x->experts, (long long)rows,
+                         (long long)cols);
+        else
+            rc = lf_ckpt_read(ck, e, NULL, NULL, ours + at, err);
+        at += x->experts * rows * cols;
+    }
+    if (rc == 0)
+        lf_peft_stack_turn(p, x, which, ours, theirs, false);
+    rc = rc != 0 ? rc : lf_st_writer_put(w, theirs, n * sizeof *theirs, err);
+    free(ours);
+    return rc;
+}
+
 static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w,
                    lf_err *err)
 {
     const size_t each = (size_t)lf_peft_each(p);
+    size_t k;
+    const int which = lf_peft_of_stack(p, i, &k);
+    if (which >= 0)
+        return put_stack(p, &p->stack[k], which, ck, w, err);
     if (lf_peft_is_head(p, i))
         return put_head(ck, lf_model_embed_width(lf_decoder_config(p->dec)), w, err);
     return put_unit(p, &p->unit[i / each], (int)(i % each), ck, w, err);

@@ -26,6 +26,18 @@ struct lf_peft_unit {
     bool turned;        /* their weight is [in, out] */
 };
 
+/* Matrices of the experts of a layer that are one stacked parameter [experts, rows, cols] in the
+ * program. Its A is [experts r, cols], expert by expert; B is [rows, r experts], and column
+ * j experts + e has what expert e has as its column j. */
+struct lf_peft_experts {
+    const char *module, *param; /* "model.layers.0.mlp.experts", "gate_up_proj" */
+    bool inner; /* another parameter of the module is adapted around it, so names have base_layer */
+    int n;      /* matrices of ours whose rows it has behind each other, all with one A */
+    const char *stem[2];
+    bool turns; /* their rows come in turns instead */
+    int64_t experts, rows[2], cols;
+};
+
 struct lf_peft {
     lf_arena *arena;
     lf_decoder *dec;
@@ -36,6 +48,8 @@ struct lf_peft {
     struct lf_adapter_config ac;
     struct lf_peft_unit *unit;
     size_t n;
+    struct lf_peft_experts *stack;
+    size_t n_stacks;
 };
 
 /* The tensors of the adapter of a module: the ends of their names and of ours. */
@@ -67,11 +81,18 @@ static inline struct lf_peft_part lf_peft_part(const struct lf_peft *p,
 #define LF_PEFT_SCORE "score.weight"
 static inline size_t lf_peft_count(const struct lf_peft *p)
 {
-    return (size_t)lf_peft_each(p) * p->n + p->ac.head;
+    return (size_t)lf_peft_each(p) * p->n + p->ac.head + 2 * p->n_stacks;
+}
+/* A (0) or B (1) of parameter (i - the first) / 2 of experts; -1: tensor i is of none. */
+static inline int lf_peft_of_stack(const struct lf_peft *p, size_t i, size_t *k)
+{
+    const size_t first = lf_peft_count(p) - 2 * p->n_stacks;
+    *k = i < first ? 0 : (i - first) / 2;
+    return i < first ? -1 : (int)((i - first) % 2);
 }
 static inline bool lf_peft_is_head(const struct lf_peft *p, size_t i)
 {
-    return i == (size_t)lf_peft_each(p) * p->n;
+    return p->ac.head && i == (size_t)lf_peft_each(p) * p->n;
 }
 
 struct lf_peft_shape {
@@ -92,6 +113,25 @@ const char *lf_peft_module(struct lf_peft *p, const char *name, lf_err *err);
 /* Makes the mapping of a model, with the names of modules that are in a file; st NULL: those of
  * now. */
 int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, const lf_st *st, lf_err *err);
+/* ---- experts (peft_experts.c) ---- */
+
+/* Finds the stacked parameters of adapted experts, in order of layers. LF_ENOTSUP: the program of
+ * the family has them otherwise, or gate and up, one parameter there, have an A each. */
+int lf_peft_find_stacks(struct lf_peft *p, lf_err *err);
+/* The name of tensor `which` in a file; NULL: out of memory. */
+const char *lf_peft_stack_name(const struct lf_peft *p, const struct lf_peft_experts *x, int which,
+                               lf_err *err);
+/* Its shape there. */
+void lf_peft_stack_shape(const struct lf_peft *p, const struct lf_peft_experts *x, int which,
+                         int64_t shape[2]);
+/* Between theirs, of lf_peft_stack_shape, and ours: of A [experts, r, cols], of B the matrices of
+ * x behind each other, [experts, rows, r] each. */
+void lf_peft_stack_turn(const struct lf_peft *p, const struct lf_peft_experts *x, int which,
+                        float *ours, float *theirs, bool in);
+/* Adds the targets that a file has adapters of experts for; the family's program must have these
+ * as stacked parameters. */
+int lf_peft_stack_targets(struct lf_peft *p, const lf_st *s, lf_err *err);
+
 /* Declares the adapter p->ac and finds its modules. */
 int lf_peft_units(struct lf_peft *p, lf_err *err);
 void lf_peft_close(struct lf_peft *p);

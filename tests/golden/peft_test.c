@@ -311,6 +311,8 @@ int main(void)
     TAP(3, test("kimi-linear", 1e-4));
     TAP(3, test("nemotron-h-latent", 2e-3));
     TAP(3, test("qwen3-next-dora", 2e-3));
+    TAP(3, test("mixtral", 1e-4));
+    TAP(3, test("qwen3-moe", 1e-4));
     TAP(3, test("vlm-llava", 1e-4));
     TAP(3, test("vlm-qwen2.5-vl", 1e-4));
     TAP(3, test("vlm-gemma3", 1e-4));

@@ -39,6 +39,13 @@ for k in "an adapter of all layers, and of each expert.4:expert=2+tensor=2" "gat
     ok $? "$k: merged, $(sed 's/.*differ/differ/' "$dir/stdout")" "$(tail -n 3 "$dir/err")"
     rm -rf "$dir/merged"
 done
+peft() { "$stages/lf-convert" --threads 1 --from "$dir/$1/out/adapter" --out "$dir/x" >"$dir/stdout" 2>"$dir/err"; }
+peft "gate and up of experts read one A.2:tensor=2" && grep -q '"experts.gate_up_proj"' "$dir/x/peft/adapter_config.json"
+ok $? "out to PEFT, as adapters of stacked parameters" "$(tail -n 1 "$dir/err")"
+rm -rf "$dir/x"
+peft "an adapter of all layers, and of each expert.2:tensor=2"
+[ $? -eq 1 ] && grep -qF "so adapt them as one (lora_targets = layers.*.moe.experts.gate+up.weight)" "$dir/err"
+ok $? "PEFT has gate and up as one: with an A each they are refused" "$(tail -n 1 "$dir/err")"
 for k in "--lora-dora:lengths (lora_dora)" "--lora-dropout 0.1:lora_dropout"; do
     # shellcheck disable=SC2086
     train "$stages/lf-sft" "$dir/run.ini" not --lora-rank 4 ${k%%:*}
@@ -78,4 +85,4 @@ refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 42
+finish 44

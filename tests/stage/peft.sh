@@ -13,7 +13,7 @@ refused() { # $1: text in the message, $2: name; the rest: arguments
     ok $? "$name"
 }
 
-for f in llama phi3 gpt2 gpt-neox llama-dora gpt2-dora qwen3-next qwen3.5 mamba2 kimi-linear nemotron-h-latent qwen3-next-dora; do
+for f in llama phi3 gpt2 gpt-neox llama-dora gpt2-dora qwen3-next qwen3.5 mamba2 kimi-linear nemotron-h-latent qwen3-next-dora mixtral qwen3-moe; do
     d=$dir/$f
     run --from "$golden/families/${f%-dora}" --out "$d" --verify none
     run --from "$golden/peft/$f" --base "$d/checkpoint" --out "$d"
@@ -116,4 +116,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish 123
+finish 135

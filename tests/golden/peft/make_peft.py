@@ -44,6 +44,9 @@ CASES = {
     "kimi-linear": dict(r=3, lora_alpha=6, target_modules=["q_proj", "v_proj", "b_proj", "f_a_proj", "g_b_proj"]),
     "nemotron-h-latent": dict(r=3, lora_alpha=6, target_modules=["fc1_latent_proj", "fc2_latent_proj", "in_proj"]),
     "qwen3-next-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["in_proj_qkvz", "q_proj"]),
+    # stacked parameters of experts: both of a module, or one of them
+    "mixtral": dict(r=3, lora_alpha=6, target_modules=["q_proj", "v_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"]),
+    "qwen3-moe": dict(r=2, lora_alpha=3, use_rslora=True, target_modules=["o_proj"], target_parameters=["experts.gate_up_proj"]),
     # DoRA: parts of a module without an adapter; transposed, with biases, rows q;k;v in one module
     "llama-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
     "gpt2-dora": dict(r=2, lora_alpha=3, use_rslora=True, use_dora=True, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
