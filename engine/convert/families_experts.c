@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts as in DeepSeek-V3 beside the attention of others: dots.llm1, Solar Open, Hy3; experts of a
- * softmax: the texts of Aria, Mellum 2. */
+ * Experts as in DeepSeek-V3 beside the attention of others: dots.llm1, Solar Open, Hy3; experts of
+ * a softmax: the texts of Aria, Mellum 2. */
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPT-2, and GPT-SW3, which is a GPT-2 by another name; the first GPT. Learned positions, LayerNorm,
- * Conv1D weights [in, out]. */
+ * GPT-2, and GPT-SW3, which is a GPT-2 by another name; the first GPT. Learned positions,
+ * LayerNorm, Conv1D weights [in, out]. */
 #include <stdio.h>
 #include <string.h>
 

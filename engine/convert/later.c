@@ -75,8 +75,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"diffusion_gemma", "generation of blocks by diffusion"},
 
     /* Encoders of texts. */
-    {"bert-generation rembert roc_bert",
-     "an encoder of the BERT kind as a decoder"},
+    {"bert-generation rembert roc_bert", "an encoder of the BERT kind as a decoder"},
     {"big_bird", "an encoder of the BERT kind as a decoder, and block-sparse attention"},
     {"roformer", "an encoder of the BERT kind as a decoder, with rotated queries and keys"},
     {"xmod", "an encoder of the BERT kind as a decoder, with adapters of languages"},
