@@ -2,8 +2,8 @@
  *
  * Encoders of texts that fill in hidden tokens: BERT, RoBERTa with XLM-R and CamemBERT, which is
  * BERT with other names and positions, DistilBERT, ModernBERT; both models of ELECTRA; ERNIE and
- * data2vec, which are BERT and RoBERTa; those with norms before the branches: Megatron's BERT, the
- * RoBERTa of fairseq's pre-norm, XLM-R XL. */
+ * data2vec, which are BERT and RoBERTa; those with norms before the branches: Megatron's BERT,
+ * RoBERTa-PreLayerNorm, XLM-R XL. */
 #include <string.h>
 
 #include "engine/base/json.h"

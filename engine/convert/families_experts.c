@@ -243,9 +243,8 @@ static const struct lf_hf_key aria_keys[] = {
     {"moe_num_experts", LF_HF_NUMBER, "experts", "8"},
     {"moe_topk", LF_HF_NUMBER, "experts_per_token", "2"},
     {"pretraining_tp", LF_HF_INERT, NULL, NULL},
-    {"moe_z_loss_coeff", LF_HF_INERT, NULL, NULL}, /* of published files, here and below */
+    {"moe_z_loss_coeff", LF_HF_INERT, NULL, NULL}, /* of losses that the class does not have */
     {"moe_aux_loss_coeff", LF_HF_INERT, NULL, NULL},
-    {"moe_intermediate_size", LF_HF_INERT, NULL, NULL},
     {0},
 };
 
