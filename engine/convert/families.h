@@ -37,6 +37,8 @@ extern const struct lf_hf_family lf_hf_arcee, lf_hf_apertus, lf_hf_jais2, lf_hf_
 extern const struct lf_hf_family lf_hf_dots1, lf_hf_solar_open, lf_hf_hy3;
 extern const struct lf_hf_family lf_hf_granite_swa, lf_hf_granite_moe_swa, lf_hf_afmoe, lf_hf_flint,
     lf_hf_minicpm3, lf_hf_biogpt;
+extern const struct lf_hf_family lf_hf_gpt, lf_hf_aria_text, lf_hf_mellum, lf_hf_ernie_text,
+    lf_hf_data2vec, lf_hf_megatron_bert, lf_hf_roberta_prenorm, lf_hf_xlm_roberta_xl;
 extern const struct lf_hf_family lf_hf_glm_lite, lf_hf_youtu, lf_hf_mistral4;
 extern const struct lf_hf_family lf_hf_llama4, lf_hf_granite_shared, lf_hf_flex_olmo, lf_hf_gpt_neo;
 extern const struct lf_hf_family lf_hf_hunyuan, lf_hf_hunyuan_moe;

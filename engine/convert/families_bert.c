@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Encoders of texts that fill in hidden tokens: BERT, RoBERTa with XLM-R and CamemBERT, which is
- * BERT with other names and positions, DistilBERT, ModernBERT; both models of ELECTRA. */
+ * BERT with other names and positions, DistilBERT, ModernBERT; both models of ELECTRA; ERNIE and
+ * data2vec, which are BERT and RoBERTa; those with norms before the branches: Megatron's BERT,
+ * RoBERTa-PreLayerNorm, XLM-R XL. */
 #include <string.h>
 
 #include "engine/base/json.h"
@@ -15,10 +17,11 @@
             name "ForQuestionAnswering"                                                            \
     }
 
-#define ENCODER                                                                                    \
-    "norm=layer", "norm_bias=yes", "mask=both", "block=post", "embed_norm=yes", "final_norm=no",   \
-        "position=learned", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes",           \
-        "head_bias=yes", "head_transform=yes", "head_transform_bias=yes"
+#define FILLER                                                                                     \
+    "norm=layer", "norm_bias=yes", "mask=both", "position=learned", "mlp=plain", "qkv_bias=yes",   \
+        "out_bias=yes", "mlp_bias=yes", "head_bias=yes", "head_transform=yes",                     \
+        "head_transform_bias=yes"
+#define ENCODER FILLER, "block=post", "embed_norm=yes", "final_norm=no"
 
 static const char *const bert_switches[] = {ENCODER, "tied_head=yes", NULL};
 static const char *const roberta_switches[] = {ENCODER, "tied_head=yes", "activation=gelu", NULL};
@@ -37,10 +40,12 @@ static const char *const modernbert_switches[] = {
         {"num_attention_heads", LF_HF_NUMBER, "heads", heads_},                                    \
         {"intermediate_size", LF_HF_NUMBER, "ffn", ffn_},                                          \
         {"hidden_dropout_prob", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0.1"},    \
-        {"attention_probs_dropout_prob", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},                \
         {"type_vocab_size", LF_HF_NUMBER, "token_types", "2"},                                     \
+        {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-12"}, BERT_OTHER_KEYS
+
+#define BERT_OTHER_KEYS                                                                            \
+    {"attention_probs_dropout_prob", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},                    \
         {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
-        {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-12"},                                     \
         {"is_decoder", LF_HF_SAME, NULL, "false"},                                                 \
         {"add_cross_attention", LF_HF_SAME, NULL, "false"},                                        \
         {"tie_word_embeddings", LF_HF_SAME, NULL, "true"},                                         \
@@ -72,10 +77,19 @@ static const struct lf_hf_key roberta_keys[] = ROBERTA_KEYS("50265"),
                               xlm_roberta_keys[] = ROBERTA_KEYS("30522");
 
 #define BERT_LAYER_ROWS(model)                                                                     \
+    BERT_NORMLESS_ROWS(model),                                                                     \
+        {model "embeddings.LayerNorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},                   \
+        {model "encoder.layer.{L}.attention.output.LayerNorm.{P}", LF_MAP_COPY,                    \
+         "layers.{L}.attn_norm.{P}", NULL},                                                        \
+    {                                                                                              \
+        model "encoder.layer.{L}.output.LayerNorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",    \
+            NULL                                                                                   \
+    }
+
+#define BERT_NORMLESS_ROWS(model)                                                                  \
     {model "embeddings.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},                \
         {model "embeddings.position_embeddings.weight", LF_MAP_COPY, "pos_embed.weight", NULL},    \
         {model "embeddings.token_type_embeddings.weight", LF_MAP_COPY, "type_embed.weight", NULL}, \
-        {model "embeddings.LayerNorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},                   \
         {model "embeddings.position_ids", LF_MAP_IGNORED, "the numbers 0, 1, 2 ...", NULL},        \
         {model "encoder.layer.{L}.attention.self.query.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", \
          NULL},                                                                                    \
@@ -85,13 +99,9 @@ static const struct lf_hf_key roberta_keys[] = ROBERTA_KEYS("50265"),
          NULL},                                                                                    \
         {model "encoder.layer.{L}.attention.output.dense.{P}", LF_MAP_COPY,                        \
          "layers.{L}.attn.o.{P}", NULL},                                                           \
-        {model "encoder.layer.{L}.attention.output.LayerNorm.{P}", LF_MAP_COPY,                    \
-         "layers.{L}.attn_norm.{P}", NULL},                                                        \
         {model "encoder.layer.{L}.intermediate.dense.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}",   \
          NULL},                                                                                    \
         {model "encoder.layer.{L}.output.dense.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}",       \
-         NULL},                                                                                    \
-        {model "encoder.layer.{L}.output.LayerNorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",   \
          NULL},                                                                                    \
         {"qa_outputs.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=span"},                           \
     {                                                                                              \
@@ -99,33 +109,42 @@ static const struct lf_hf_key roberta_keys[] = ROBERTA_KEYS("50265"),
             "label_head!=tanh nsp_head=no"                                                         \
     }
 
+#define BERT_HEAD_ROWS(model)                                                                      \
+    {model "pooler.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},                                 \
+        {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of!=span"},                          \
+        {"cls.predictions.transform.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},                 \
+        {"cls.predictions.transform.LayerNorm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},           \
+        {"cls.predictions.bias", LF_MAP_COPY, "head.bias", NULL},                                  \
+        {"cls.predictions.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},                     \
+    {                                                                                              \
+        "cls.predictions.decoder.bias", LF_MAP_TIED, "head.bias", NULL                             \
+    }
+
 static const struct lf_map_row bert_rows[] = {
     BERT_LAYER_ROWS("bert."),
-    {"bert.pooler.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},
-    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of!=span"},
-    {"cls.predictions.transform.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
-    {"cls.predictions.transform.LayerNorm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
-    {"cls.predictions.bias", LF_MAP_COPY, "head.bias", NULL},
-    {"cls.predictions.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},
-    {"cls.predictions.decoder.bias", LF_MAP_TIED, "head.bias", NULL},
+    BERT_HEAD_ROWS("bert."),
     {"cls.seq_relationship.{P}", LF_MAP_COPY, "nsp.{P}", "nsp_head=yes"},
     {"cls.seq_relationship.", LF_MAP_LEFT_OUT, "the head that says whether texts follow each other",
      "nsp_head=no"},
     {0},
 };
 
+#define ROBERTA_HEAD_ROWS                                                                          \
+    {"classifier.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},                                   \
+        {"classifier.out_proj.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=text"},                  \
+        {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=token"},                          \
+        {"lm_head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},                                   \
+        {"lm_head.layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},                            \
+        {"lm_head.bias", LF_MAP_COPY, "head.bias", NULL},                                          \
+        {"lm_head.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},                             \
+    {                                                                                              \
+        "lm_head.decoder.bias", LF_MAP_TIED, "head.bias", NULL                                     \
+    }
+
 static const struct lf_map_row roberta_rows[] = {
-    BERT_LAYER_ROWS("roberta."),
-    {"classifier.dense.{P}", LF_MAP_COPY, "label_in.{P}", NULL},
-    {"classifier.out_proj.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=text"},
-    {"classifier.{P}", LF_MAP_COPY, "labels.{P}", "labels_of=token"},
-    {"lm_head.dense.{P}", LF_MAP_COPY, "head_in.{P}", NULL},
-    {"lm_head.layer_norm.{P}", LF_MAP_COPY, "head_norm.{P}", NULL},
-    {"lm_head.bias", LF_MAP_COPY, "head.bias", NULL},
-    {"lm_head.decoder.weight", LF_MAP_TIED, "embed.weight", NULL},
-    {"lm_head.decoder.bias", LF_MAP_TIED, "head.bias", NULL},
-    {0},
-};
+    BERT_LAYER_ROWS("roberta."), ROBERTA_HEAD_ROWS, {0}};
+static const struct lf_map_row data2vec_rows[] = {
+    BERT_LAYER_ROWS("data2vec_text."), ROBERTA_HEAD_ROWS, {0}};
 
 /* The first files call weight and bias of a norm gamma and beta. */
 static void canon_norms(char *out, size_t cap, const char *name)
@@ -185,18 +204,148 @@ const struct lf_hf_family lf_hf_bert = {
     .tol_rms = LF_HF_TOL_RMS,
 };
 
-#define ROBERTA(id, type, class, own_keys)                                                         \
+#define ROBERTA_AS(id, class, model, own_switches, own_keys, own_rows)                             \
     {                                                                                              \
-        .name = id, .model_type = type, .architecture = class "ForMaskedLM", .native = true,       \
-        .label_classes = LABELS(class), .prefix = "roberta.", .switches = roberta_switches,        \
-        .keys = own_keys, .rows = roberta_rows, .canon = canon_norms, .read = read_roberta,        \
+        .name = id, .model_type = id, .architecture = class "ForMaskedLM", .native = true,         \
+        .label_classes = LABELS(class), .prefix = model, .switches = own_switches,                 \
+        .keys = own_keys, .rows = own_rows, .canon = canon_norms, .read = read_roberta,            \
         .write = write_roberta, .tol_max = LF_HF_TOL_MAX, .tol_rms = LF_HF_TOL_RMS                 \
     }
-const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "roberta", "Roberta", roberta_keys);
+#define ROBERTA(id, class, own_keys)                                                               \
+    ROBERTA_AS(id, class, "roberta.", roberta_switches, own_keys, roberta_rows)
+const struct lf_hf_family lf_hf_roberta = ROBERTA("roberta", "Roberta", roberta_keys);
 const struct lf_hf_family lf_hf_xlm_roberta =
-    ROBERTA("xlm-roberta", "xlm-roberta", "XLMRoberta", xlm_roberta_keys);
-const struct lf_hf_family lf_hf_camembert =
-    ROBERTA("camembert", "camembert", "Camembert", xlm_roberta_keys);
+    ROBERTA("xlm-roberta", "XLMRoberta", xlm_roberta_keys);
+const struct lf_hf_family lf_hf_camembert = ROBERTA("camembert", "Camembert", xlm_roberta_keys);
+const struct lf_hf_family lf_hf_data2vec =
+    ROBERTA_AS("data2vec-text", "Data2VecText", "data2vec_text.", roberta_switches,
+               xlm_roberta_keys, data2vec_rows);
+
+/* ---- ERNIE: BERT, whose embeddings of tasks no model without use_task_id has ---- */
+
+static const struct lf_hf_key ernie_keys[] = {
+    BERT_KEYS("30522", "768", "12", "3072"),
+    {"hidden_act", LF_HF_ACT, "activation", "\"gelu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
+    {"use_task_id", LF_HF_SAME, NULL, "false"},
+    {"task_type_vocab_size", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+#define NSP_LEFT_OUT                                                                               \
+    {                                                                                              \
+        "cls.seq_relationship.", LF_MAP_LEFT_OUT,                                                  \
+            "the head that says whether texts follow each other", NULL                             \
+    }
+static const struct lf_map_row ernie_rows[] = {
+    BERT_LAYER_ROWS("ernie."), BERT_HEAD_ROWS("ernie."), NSP_LEFT_OUT, {0}};
+
+const struct lf_hf_family lf_hf_ernie_text = {
+    .name = "ernie",
+    .model_type = "ernie",
+    .architecture = "ErnieForMaskedLM",
+    .label_classes = LABELS("Ernie"),
+    .native = true,
+    .prefix = "ernie.",
+    .switches = bert_switches,
+    .keys = ernie_keys,
+    .rows = ernie_rows,
+    .canon = canon_norms,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- norms before the branches, and one behind the last layer ---- */
+
+#define PRE_ENCODER FILLER, "block=pre", "final_norm=yes", "tied_head=yes"
+static const char *const megatron_bert_switches[] = {PRE_ENCODER, "embed_norm=no", NULL};
+static const char *const prenorm_switches[] = {PRE_ENCODER, "embed_norm=yes", "activation=gelu",
+                                               NULL};
+static const char *const xlm_xl_switches[] = {PRE_ENCODER, "embed_norm=no", "activation=gelu",
+                                              NULL};
+
+static const struct lf_hf_key megatron_bert_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", "29056"},
+    {"hidden_size", LF_HF_NUMBER, "hidden", "1024"},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", "24"},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", "16"},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", "4096"},
+    {"hidden_dropout_prob", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0.1"},
+    {"type_vocab_size", LF_HF_NUMBER, "token_types", "2"},
+    {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-12"},
+    BERT_OTHER_KEYS,
+    {"hidden_act", LF_HF_ACT, "activation", "\"gelu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "512"},
+    {0},
+};
+
+/* Nothing is dropped behind the MLP. */
+static const struct lf_hf_key xlm_xl_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", "250880"},
+    {"hidden_size", LF_HF_NUMBER, "hidden", "2560"},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", "36"},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", "32"},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", "10240"},
+    {"hidden_dropout_prob", LF_HF_NUMBER, "embed_dropout attn_dropout", "0.1"},
+    {"type_vocab_size", LF_HF_NUMBER, "token_types", "1"},
+    {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    BERT_OTHER_KEYS,
+    {"hidden_act", LF_HF_SAME, NULL, "\"gelu\""},
+    {0},
+};
+
+#define PRE(outside, ours)                                                                         \
+    {                                                                                              \
+        outside ".{P}", LF_MAP_COPY, ours ".{P}", NULL                                             \
+    }
+static const struct lf_map_row megatron_bert_rows[] = {
+    BERT_NORMLESS_ROWS("bert."),
+    BERT_HEAD_ROWS("bert."),
+    NSP_LEFT_OUT,
+    PRE("bert.encoder.layer.{L}.attention.ln", "layers.{L}.attn_norm"),
+    PRE("bert.encoder.layer.{L}.ln", "layers.{L}.mlp_norm"),
+    PRE("bert.encoder.ln", "final_norm"),
+    {0},
+};
+
+#define PRENORM "roberta_prelayernorm."
+static const struct lf_map_row prenorm_rows[] = {
+    BERT_NORMLESS_ROWS(PRENORM),
+    ROBERTA_HEAD_ROWS,
+    PRE(PRENORM "embeddings.LayerNorm", "embed_norm"),
+    PRE(PRENORM "encoder.layer.{L}.attention.LayerNorm", "layers.{L}.attn_norm"),
+    PRE(PRENORM "encoder.layer.{L}.intermediate.LayerNorm", "layers.{L}.mlp_norm"),
+    PRE(PRENORM "LayerNorm", "final_norm"),
+    {0},
+};
+
+static const struct lf_map_row xlm_xl_rows[] = {
+    BERT_NORMLESS_ROWS("roberta."),
+    ROBERTA_HEAD_ROWS,
+    PRE("roberta.encoder.layer.{L}.attention.self_attn_layer_norm", "layers.{L}.attn_norm"),
+    PRE("roberta.encoder.layer.{L}.LayerNorm", "layers.{L}.mlp_norm"),
+    PRE("roberta.encoder.LayerNorm", "final_norm"),
+    {0},
+};
+
+const struct lf_hf_family lf_hf_megatron_bert = {
+    .name = "megatron-bert",
+    .model_type = "megatron-bert",
+    .architecture = "MegatronBertForMaskedLM",
+    .label_classes = LABELS("MegatronBert"),
+    .native = true,
+    .prefix = "bert.",
+    .switches = megatron_bert_switches,
+    .keys = megatron_bert_keys,
+    .rows = megatron_bert_rows,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+const struct lf_hf_family lf_hf_roberta_prenorm =
+    ROBERTA_AS("roberta-prelayernorm", "RobertaPreLayerNorm", PRENORM, prenorm_switches,
+               roberta_keys, prenorm_rows);
+const struct lf_hf_family lf_hf_xlm_roberta_xl = ROBERTA_AS(
+    "xlm-roberta-xl", "XLMRobertaXL", "roberta.", xlm_xl_switches, xlm_xl_keys, xlm_xl_rows);
 
 /* ---- ELECTRA ---- */
 

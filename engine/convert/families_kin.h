@@ -256,6 +256,10 @@ int lf_hf_write_growing_rope(const lf_model_config *c, json_t *o, lf_err *err);
 /* logits_scaling of Granite, which divides logits; that, and attention_multiplier. */
 int lf_hf_read_logits_scaling(lf_hf_reader *r, lf_model_config *c, lf_err *err);
 int lf_hf_write_granite_scales(const lf_model_config *c, json_t *o, lf_err *err);
+/* rope_parameters with one object per kind of layer, of which those with a window turn plainly;
+ * theta, local: the bases of both where it is absent (OLMo 3, Mellum). */
+int lf_hf_read_rope_kinds(lf_hf_reader *r, lf_model_config *c, double theta, double local,
+                          lf_err *err);
 /* Width of a head while config.json is read, where it may still follow from the others. */
 int64_t lf_hf_head_dim(const lf_model_config *c);
 /* Shared experts are one MLP as wide as all of them together; key says how many, def where it is

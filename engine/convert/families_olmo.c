@@ -57,15 +57,14 @@ const struct lf_hf_family lf_hf_olmo2 = {
 
 #define OLMO3_THETA 500000
 
-/* rope_parameters has one object per kind of layer; rope_scaling of older files is that of layers
- * that attend in full. Layers with a window turn plainly. */
-static int read_olmo3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+/* rope_scaling of older files is that of layers that attend in full. */
+int lf_hf_read_rope_kinds(lf_hf_reader *r, lf_model_config *c, double theta, double local,
+                          lf_err *err)
 {
     json_t *both = lf_hf_take(r, "rope_parameters"),
            *window = json_object_get(both, "sliding_attention");
-    const struct lf_hf_rope as = {.theta = OLMO3_THETA,
+    const struct lf_hf_rope as = {.theta = theta,
                                   .params = json_object_get(both, "full_attention")};
-    double local = OLMO3_THETA;
     if (both && (!as.params || !window || json_object_size(both) != 2))
         return lf_fail(err, LF_ENOTSUP,
                        "%s: rope_parameters says no more and no less than full_attention and "
@@ -91,7 +90,7 @@ static int read_olmo3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int rc = lf_hf_get_window(r, 4096, &window, err);
     rc = rc != 0 ? rc
                  : lf_hf_read_layers(r, c, window, false, &(struct lf_hf_slide){.period = 4}, err);
-    return rc != 0 ? rc : read_olmo3_rope(r, c, err);
+    return rc != 0 ? rc : lf_hf_read_rope_kinds(r, c, OLMO3_THETA, OLMO3_THETA, err);
 }
 
 static int write_olmo3(const lf_model_config *c, json_t *o, lf_err *err)

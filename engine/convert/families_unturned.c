@@ -424,6 +424,15 @@ static const struct lf_hf_key afmoe_keys[] = {
     {0},
 };
 
+/* Where no layer has experts, they are not there, whatever their number. */
+static int drop_experts(const lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    if (!c->experts || lf_model_moe_layers(c) > 0)
+        return 0;
+    const int rc = lf_model_config_set(c, "experts", "0", r->path, err);
+    return rc != 0 ? rc : lf_model_config_set(c, "layer_mlps", "", r->path, err);
+}
+
 /* mup_enabled: the embedding is times sqrt(hidden_size). */
 static int read_afmoe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
@@ -438,13 +447,17 @@ static int read_afmoe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (rc == 0 && scaled)
         rc = lf_hf_set_number(r, c, "mup_enabled", "embed_scale", sqrt((double)c->hidden), err);
     rc = rc != 0 ? rc : lf_hf_read_dense_layers(r, c, "num_dense_layers", 1, err);
-    rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 2, err);
+    rc = rc != 0 ? rc : drop_experts(r, c, err);
+    if (!c->experts)
+        (void)lf_hf_take(r, "num_shared_experts"); /* they stand beside experts alone */
+    else
+        rc = rc != 0 ? rc : lf_hf_read_shared(r, c, "num_shared_experts", 2, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_afmoe(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    int rc = lf_hf_write_shared(c, o, "num_shared_experts", NULL, err);
+    int rc = c->experts ? lf_hf_write_shared(c, o, "num_shared_experts", NULL, err) : 0;
     rc = rc != 0 ? rc : lf_hf_write_dense_layers(c, o, "num_dense_layers", err);
     if (rc == 0 && json_object_set_new(o, "mup_enabled", json_boolean(c->embed_scale > 1)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -519,12 +532,13 @@ static int read_flint(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     rc = rc != 0 ? rc : lf_hf_read_layers(r, c, window, false, &by, err);
     rc = rc != 0 ? rc : set_turns(r, c, "layer_types", window_turns, NULL, err);
     rc = rc != 0 ? rc : lf_hf_read_mlp_layers(r, c, 2, err);
+    rc = rc != 0 ? rc : drop_experts(r, c, err);
     return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_flint(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (c->shared_ffn < 1)
+    if (c->experts && c->shared_ffn < 1)
         return lf_fail(err, LF_EINVAL, "shared_ffn = 0: a layer of this type has a shared expert");
     int rc = lf_hf_write_mlp_layers(c, o, err);
     return rc != 0 ? rc : write_windows(c, o, json_integer(513), err);

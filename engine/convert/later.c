@@ -8,8 +8,6 @@
 
 const struct lf_hf_later lf_hf_laters[] = {
     /* What the engine computes, under other names. */
-    {"aria_text gpt-sw3 mellum openai-gpt",
-     "a table of its keys and tensors, whose operations are known"},
     {"deepseek_vl lighton_ocr qianfan_ocr shieldgemma2",
      "a table of its keys and tensors, whose encoder and decoder are known"},
     {"cosmos3_omni", "a table of its files, which also hold a part that makes pictures"},
@@ -77,9 +75,7 @@ const struct lf_hf_later lf_hf_laters[] = {
     {"diffusion_gemma", "generation of blocks by diffusion"},
 
     /* Encoders of texts. */
-    {"bert-generation data2vec-text ernie megatron-bert rembert roberta-prelayernorm "
-     "roc_bert xlm-roberta-xl",
-     "an encoder of the BERT kind as a decoder"},
+    {"bert-generation rembert roc_bert", "an encoder of the BERT kind as a decoder"},
     {"big_bird", "an encoder of the BERT kind as a decoder, and block-sparse attention"},
     {"roformer", "an encoder of the BERT kind as a decoder, with rotated queries and keys"},
     {"xmod", "an encoder of the BERT kind as a decoder, with adapters of languages"},

@@ -804,8 +804,10 @@ static int check_mtp(const lf_model_config *c, lf_err *err)
  * has would keep such a model from ever going out. */
 static bool other_encoder(const char *family, const char *one)
 {
-    static const char *const known[] = {"bert",       "roberta", "xlm-roberta", "camembert",
-                                        "distilbert", "electra", "modernbert"};
+    static const char *const known[] = {
+        "bert",          "roberta",       "xlm-roberta",          "camembert",
+        "distilbert",    "electra",       "modernbert",           "ernie",
+        "data2vec-text", "megatron-bert", "roberta-prelayernorm", "xlm-roberta-xl"};
     bool is = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         is = is || strcmp(family, known[i]) == 0;

@@ -83,6 +83,14 @@ static const char *const opt[] = {
     BIASED, "position=learned", "position_offset=2", "activation=relu", "tied_head=yes", NULL};
 static const char *const galactica[] = {
     BIASED, "position=learned", "position_offset=2", "activation=gelu", "tied_head=yes", NULL};
+/* The first GPT. */
+static const char *const gpt[] = {BIASED,
+                                  "position=learned",
+                                  "block=post",
+                                  "final_norm=no",
+                                  "activation=gelu_tanh",
+                                  "tied_head=yes",
+                                  NULL};
 static const char *const bloom[] = {
     BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes", NULL};
 static const char *const mpt[] = {"norm=layer", "norm_eps=1e-5",   "position=alibi",
@@ -303,6 +311,12 @@ static const char *const glm45[] = {LLAMA,
                                     NULL};
 static const char *const granite[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=yes",
                                       NULL};
+static const char *const aria_text[] = {LLAMA,          "norm_eps=1e-6",     "rope_theta=10000",
+                                        "tied_head=no", "router_renorm=yes", NULL};
+/* Mellum 2; which layers have a window comes with the sizes. */
+static const char *const mellum[] = {
+    LLAMA,          "norm_eps=1e-6",     "rope_theta=500000", "qk_norm=yes",
+    "tied_head=no", "router_renorm=yes", "router_aux=0.001",  NULL};
 static const char *const granite_moe[] = {LLAMA,
                                           "norm_eps=1e-6",
                                           "rope_theta=10000",
@@ -639,11 +653,12 @@ static const char *const falcon_h1[] = {LLAMA,
                                         NULL};
 
 /* ---- encoders of texts ---- */
-#define ENCODER                                                                                    \
-    "norm=layer", "norm_bias=yes", "norm_eps=1e-12", "mask=both", "block=post", "embed_norm=yes",  \
-        "final_norm=no", "position=learned", "activation=gelu", "mlp=plain", "qkv_bias=yes",       \
-        "out_bias=yes", "mlp_bias=yes", "tied_head=yes", "head_bias=yes", "head_transform=yes",    \
-        "head_transform_bias=yes", "init=normal", "init_std=0.02"
+#define FILLER                                                                                     \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-12", "mask=both", "position=learned",              \
+        "activation=gelu", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes",            \
+        "tied_head=yes", "head_bias=yes", "head_transform=yes", "head_transform_bias=yes",         \
+        "init=normal", "init_std=0.02"
+#define ENCODER FILLER, "block=post", "embed_norm=yes", "final_norm=no"
 /* Texts beside pictures (dual.h). */
 #define TEXT_TOWER BIASED, "position=learned", "tied_head=yes", "init=normal", "init_std=0.02"
 static const char *const clip[] = {TEXT_TOWER, "norm_eps=1e-5", "activation=gelu_quick", NULL};
@@ -665,6 +680,12 @@ static const char *const bert[] = {ENCODER, "token_types=2", NULL};
 static const char *const electra[] = {ENCODER, "token_types=2", NULL};
 static const char *const roberta[] = {ENCODER, "norm_eps=1e-5", "token_types=1",
                                       "position_offset=2", NULL};
+/* Norms before the branches, and one behind the last layer. */
+static const char *const megatron_bert[] = {FILLER, "token_types=2", NULL};
+static const char *const roberta_prenorm[] = {FILLER,          "embed_norm=yes",    "norm_eps=1e-5",
+                                              "token_types=1", "position_offset=2", NULL};
+static const char *const xlm_roberta_xl[] = {FILLER, "norm_eps=1e-5", "token_types=1",
+                                             "position_offset=2", NULL};
 static const char *const distilbert[] = {ENCODER, NULL};
 /* Two layers with a window of 64 tokens of either side behind one without. */
 static const char *const modernbert[] = {"norm=layer",
@@ -799,6 +820,9 @@ const struct lf_model_family lf_model_families[] = {
     {"flint", flint},
     {"minicpm3", minicpm3},
     {"biogpt", galactica},
+    {"gpt", gpt},
+    {"aria-text", aria_text},
+    {"mellum", mellum},
     {"cohere", cohere},
     {"olmo2", olmo2},
     {"olmo3", olmo3},
@@ -855,6 +879,11 @@ const struct lf_model_family lf_model_families[] = {
     {"distilbert", distilbert},
     {"modernbert", modernbert},
     {"electra", electra},
+    {"ernie", bert},
+    {"data2vec-text", roberta},
+    {"megatron-bert", megatron_bert},
+    {"roberta-prelayernorm", roberta_prenorm},
+    {"xlm-roberta-xl", xlm_roberta_xl},
     {"t5", t5},
     {"t5-v1.1", t5_v11},
     {"mt5", t5_v11},

@@ -125,6 +125,15 @@ FAMILY_GOLDENS = \
   tests/golden/families/flint \
   tests/golden/families/minicpm3 \
   tests/golden/families/biogpt \
+  tests/golden/families/gpt \
+  tests/golden/families/gpt-sw3 \
+  tests/golden/families/aria-text \
+  tests/golden/families/mellum \
+  tests/golden/families/ernie \
+  tests/golden/families/data2vec-text \
+  tests/golden/families/megatron-bert \
+  tests/golden/families/roberta-prelayernorm \
+  tests/golden/families/xlm-roberta-xl \
   tests/golden/families/flex-olmo \
   tests/golden/families/gpt-neo \
   tests/golden/families/iquestcoder \

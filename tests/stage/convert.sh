@@ -226,4 +226,4 @@ foreign neox "layer_00-model_00-model_states.pt: a checkpoint of a pipeline of D
 foreign legacy "mp_rank_00/model_optim_rng.pt is no file of torch.save" mp_rank_00/model_optim_rng.pt # of Megatron-LM too, and read
 refused 2 "$dir/foreign/dcp/__0_0.distcp: $dcp" "by the plan as well" --plan --from "$dir/foreign/dcp" --out "$dir/out-foreign"
 refused 1 "$dir/foreign/dcp/__0_0.distcp: $dcp" "and where a path is only looked at" --inspect --from "$dir/foreign/dcp"
-finish 484
+finish 511

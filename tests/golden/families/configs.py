@@ -49,6 +49,15 @@ family("biogpt", architectures=["BioGptForCausalLM"], model_type="biogpt", activ
        eos_token_id=2, hidden_act="gelu", hidden_dropout_prob=0.1, hidden_size=C, initializer_range=0.02, intermediate_size=2 * C,
        layer_norm_eps=1e-12, layerdrop=0.0, max_position_embeddings=P, num_attention_heads=H, num_hidden_layers=L, pad_token_id=1,
        scale_embedding=True, use_cache=True, vocab_size=V)
+family("gpt", afn="gelu", architectures=["OpenAIGPTLMHeadModel"], model_type="openai-gpt", attn_pdrop=0.1, embd_pdrop=0.1, initializer_range=0.02,
+       layer_norm_epsilon=1e-5, n_ctx=P, n_embd=C, n_head=H, n_layer=L, n_positions=P, n_special=0, predict_special_tokens=True, resid_pdrop=0.1,
+       summary_activation=None, summary_first_dropout=0.1, summary_proj_to_labels=True, summary_type="cls_index", summary_use_proj=True,
+       vocab_size=V)
+# GPT-2 by the other name that transformers knows it by, as wide as GPT-SW3 makes its MLP
+family("gpt-sw3", architectures=["GPT2LMHeadModel"], model_type="gpt-sw3", activation_function="gelu", attn_pdrop=0.1, bos_token_id=2,
+       embd_pdrop=0.1, eos_token_id=3, initializer_range=0.01, layer_norm_epsilon=1e-5, n_embd=C, n_head=2, n_inner=4 * C, n_layer=L, n_positions=P,
+       pad_token_id=0, reorder_and_upcast_attn=False, resid_pdrop=0.1, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True,
+       use_cache=True, vocab_size=V)
 family("starcoder", architectures=["GPTBigCodeForCausalLM"], model_type="gpt_bigcode", activation_function="gelu",
        attention_softmax_in_fp32=True, multi_query=True, attn_pdrop=0.1, bos_token_id=0, embd_pdrop=0.1, eos_token_id=0,
        inference_runner=0, initializer_range=0.02, layer_norm_epsilon=1e-5, max_batch_size=None, max_sequence_length=None, n_embd=C,
@@ -343,6 +352,16 @@ family("flint", _T=12, _seed=8, **llama_like(
     "flint", "FlintForCausalLM", **dict(EXPERTS, num_hidden_layers=4), num_experts=4, shared_expert_intermediate_size=10, sliding_window=5,
     norm_topk_prob=True, router_aux_loss_coef=0.0005, mlp_only_layers=[0], decoder_sparse_step=1, attention_bias=False, rope_theta=1000.0,
     layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"]))
+family("aria-text", _T=12, _seed=5, **llama_like(
+    "aria_text", "AriaTextForCausalLM", hidden_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=D, intermediate_size=8,
+    moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2, pad_token_id=0, rope_scaling=None, attention_bias=False, mlp_bias=False))
+family("mellum", _T=12, _seed=5, **llama_like(
+    "mellum", "MellumForCausalLM", **dict(EXPERTS, head_dim=16, num_hidden_layers=4, rope_scaling=...), num_experts=4, norm_topk_prob=True,
+    sliding_window=5, router_aux_loss_coef=0.001, attention_bias=False, rope_theta=..., layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    mlp_layer_types=["dense"] + ["sparse"] * 3, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=16, beta_fast=1.367,
+                            beta_slow=0.1367, attention_factor=1.2),
+        sliding_attention=dict(rope_type="default", rope_theta=30.0))))
 # Chunks and lengths of growth that end at different tokens
 family("llama4", _T=14, _seed=3, **llama_like(
     "llama4_text", "Llama4ForCausalLM", **dict(EXPERTS, num_hidden_layers=4, moe_intermediate_size=..., num_experts_per_tok=1, rope_scaling=dict(
@@ -532,6 +551,13 @@ family("roberta", **dict(ROBERTA, architectures=["RobertaForMaskedLM"], model_ty
 family("xlm-roberta", _types=[5, 20], _published={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}, **dict(ROBERTA, architectures=["XLMRobertaForMaskedLM"], model_type="xlm-roberta", output_past=True,
                                              max_position_embeddings=P + 4, pad_token_id=3, position_embedding_type="absolute",
                                              type_vocab_size=2, use_cache=True))
+family("ernie", _types=[9, 15], **dict(BERT, architectures=["ErnieForMaskedLM"], model_type="ernie", layer_norm_eps=1e-6, pad_token_id=0,
+                                       task_type_vocab_size=3, use_task_id=False, use_cache=True))
+family("data2vec-text", **dict(ROBERTA, architectures=["Data2VecTextForMaskedLM"], model_type="data2vec-text"))
+family("megatron-bert", _types=[9, 15], **dict(BERT, architectures=["MegatronBertForMaskedLM"], model_type="megatron-bert", layer_norm_eps=1e-6,
+                                               pad_token_id=0))
+family("roberta-prelayernorm", **dict(ROBERTA, architectures=["RobertaPreLayerNormForMaskedLM"], model_type="roberta-prelayernorm"))
+family("xlm-roberta-xl", **dict(ROBERTA, architectures=["XLMRobertaXLForMaskedLM"], model_type="xlm-roberta-xl"))
 family("distilbert", activation="gelu", architectures=["DistilBertForMaskedLM"], attention_dropout=0.1, dim=12, dropout=0.1, hidden_dim=F,
        initializer_range=0.02, max_position_embeddings=P, model_type="distilbert", n_heads=2, n_layers=L, pad_token_id=0, qa_dropout=0.1,
        seq_classif_dropout=0.2, sinusoidal_pos_embds=False, tie_weights_=True, vocab_size=V)

@@ -37,6 +37,18 @@ static json_t *changed(const char *family, const char *drop, const char *patch)
     return o;
 }
 
+/* What an export says of a model without experts is read as the same model. */
+static bool comes_back(const struct lf_hf_family *f, const lf_model_config *c, const char *want,
+                       lf_err *err)
+{
+    lf_model_config back;
+    json_t *o = lf_hf_config_write(f, c, "float32", err);
+    const bool same =
+        o && !lf_hf_config_read(&back, f, o, "config.json", err) && lf_map_when(want, &back);
+    json_decref(o);
+    return same;
+}
+
 static void test_row(size_t i)
 {
     const bool refused = rows[i].want[0] == '!';
@@ -49,8 +61,10 @@ static void test_row(size_t i)
         tap_ok(rc && strstr(err.text, rows[i].want + 1), "%s, %s: refused with '%s': %s",
                rows[i].family, rows[i].patch, rows[i].want + 1, err.text);
     else
-        tap_ok(!rc && lf_map_when(rows[i].want, &c), "%s, %s: %s %s", rows[i].family, rows[i].patch,
-               rows[i].want, err.text);
+        tap_ok(
+            !rc && lf_map_when(rows[i].want, &c) &&
+                (strcmp(rows[i].want, "experts=0") != 0 || comes_back(f, &c, rows[i].want, &err)),
+            "%s, %s: %s %s", rows[i].family, rows[i].patch, rows[i].want, err.text);
     json_decref(o);
 }
 

@@ -337,17 +337,26 @@ static void test_whole(const family *f, bool score)
 
 /* ---- the switches ---- */
 
-/* Switch i of both lists; NULL: there are no more, "": not of this family. */
-static const char *switch_at(size_t i, const lf_model_config *c, json_t *keys, lf_model_config *out)
+/* Switch i of both lists. NULL: there are no more; "": not of this family. */
+static const char *listed_at(size_t i, const lf_model_config *c)
 {
-    lf_err err = LF_ERR_INIT;
     size_t n = 0;
     while (family_flip_at(n, c))
         n++;
-    const char *set = i == 0 ? "as it is" : i - 1 < n ? family_flip_at(i - 1, c) : more[i - 1 - n];
+    return i < n ? family_flip_at(i, c) : more[i - n];
+}
+
+/* The model as it is, and then each switch once, whichever list has it. */
+static const char *switch_at(size_t i, const lf_model_config *c, json_t *keys, lf_model_config *out)
+{
+    lf_err err = LF_ERR_INIT;
+    const char *set = i == 0 ? "as it is" : listed_at(i - 1, c);
     *out = *c;
     if (i == 0 || !set || !*set)
         return set;
+    for (size_t k = 0; k < i - 1; k++)
+        if (strcmp(listed_at(k, c), set) == 0)
+            return "";
     return family_flip(out, keys, set, &err) == 1 ? set : "";
 }
 
