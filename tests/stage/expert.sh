@@ -48,6 +48,12 @@ share=$(dropped "experts drop 8198 rows.one")
 is "$(dropped "experts drop 8198 rows.2:context=2+context-kind=gather")" "${share:-a share}" "where blocks end early the same ones, too"
 ! "$infer" record "$dir/experts.one/metrics" | grep -q 'router_dropped\|comm_exposed_s' && "$infer" record "$dir/experts.2:expert=2/metrics" | grep -q '"comm_exposed_s":0*\.*0*[1-9]'
 ok $? "without a capacity none is told, and one rank waits for nobody; of two it is told how long"
+# shares of steps in which ranks waited, one a line
+for _m in "$dir"/*:*/metrics; do
+    "$infer" record "$_m" | sed -n 's/.*"step_s":\([^,}]*\).*"comm_exposed_s":\([^,}]*\).*/\2 \1/p'
+done | awk '{ print $1 / $2 }' | sort -g >"$dir/shares"
+[ "$(wc -l <"$dir/shares")" -gt 60 ] && awk '!($1 >= 0 && $1 <= 1) { bad = 1 } END { exit bad }' "$dir/shares"
+ok $? "never longer than the step takes: $(tail -n 1 "$dir/shares") of it at most, in $(wc -l <"$dir/shares" | tr -d ' ') steps"
 
 # --- the plan ---
 moe
@@ -74,4 +80,4 @@ refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 34
+finish 35
