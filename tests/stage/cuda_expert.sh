@@ -22,6 +22,7 @@ saves=0
 trial "experts alone are trained" pretrain 2e-6 "4:expert=2+zero=3" --freeze "embed*" --freeze "head*" --freeze "*norm*" --freeze "*attn*" \
     --freeze "*router*" --freeze "*shared*"
 trial "a rank without a micro-batch" pretrain 2e-6 "2:expert=2+expert-room=0.4" --batch 3
+trial "rows again" pretrain 2e-6 "2:expert=2+recompute=full+expert-room=0.4 4:expert=2+zero=3+recompute=full"
 trial "ranks of tensor among them" pretrain 2e-6 "2:tensor=2+expert=2+expert-tensor=1 4:tensor=2+sequence-parallel+expert=4+expert-tensor=1+expert-room=0.4 \
     4:tensor=2+expert=2+expert-tensor=1+zero=3"
 trial "bf16" pretrain 2e-2 "2:expert=2" --precision bf16
@@ -92,4 +93,4 @@ is $rc 70 "an exchange that fails on one GPU ends both"
 says_like 'rank 1 failed in step 1: NCCL: .* on rank 1.*internal error' "and is named"
 FAKE_NCCL_FAIL=70:1 LF_COMM_PATIENCE=20 on 2 validation --expert 2 --steps 1 --valid-interval 1
 says_like 'rank 1 failed in step 2: NCCL: .* on rank 1.*internal error' "so is one of a validation, behind the only step"
-finish 37
+finish 39
