@@ -262,7 +262,7 @@
                    .more =                                                                         \
                        "selective: all that costs no matrix product. full: a layer keeps what "    \
                        "it reads, and nothing else; ranks that divide matrices gather and sum "    \
-                       "a second time.")
+                       "a second time, and those that divide experts send rows a second time.")
 
 /* filled in */
 #define LF_TRAIN_TENSOR_ROW                                                                        \

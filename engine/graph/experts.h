@@ -28,6 +28,10 @@
  * the forward pass are there for the last round alone. With more than one round the nodes that made
  * them run again before those of each round. So more rounds cost time and no memory.
  *
+ * Where the rows are not kept (recompute.c), send and return are repeated in the backward pass and
+ * are a region of their own, before that of the gradients. Its counts are those of the forward
+ * pass. The nodes that run again are then those of the repeated region.
+ *
  * What comes back may be late: nodes that need nothing of it, such as a shared expert, run beside
  * it (late.c). Then the return begins the exchange, and the first node that reads its rows waits
  * for them before it runs. That is so in one round alone, since the next needs the workspace.

@@ -31,7 +31,8 @@ static void mark(const lf_graph *g, bool *of, const struct lf_node *n)
 }
 
 /* The last node of the region that begins with node `first`: the return of what was sent, or where
- * nothing returns, the last one that reads what came of it. */
+ * nothing returns, the last one that reads what came of it. Of a repeated region the nodes are
+ * repeated ones: it ends before the region whose gradients read what it makes. */
 static int32_t end_of(const lf_graph *g, int32_t first, bool *own)
 {
     const size_t end = (size_t)first < g->n_fwd ? g->n_fwd : g->n_n;
@@ -39,6 +40,8 @@ static int32_t end_of(const lf_graph *g, int32_t first, bool *own)
     mark(g, own, &g->n[first]);
     for (size_t i = (size_t)first + 1; i < end; i++) {
         const struct lf_node *n = &g->n[i];
+        if (g->n[first].clone && !n->clone)
+            continue;
         if (n->op == LF_OP_EXPERT_RETURN && counts_of(n) == counts_of(&g->n[first]))
             return (int32_t)i;
         if (!marked(g, own, n->in, LF_MAX_IN))
@@ -83,17 +86,18 @@ static bool several_rounds(const struct lf_chain *c, const struct lf_layout *l, 
     return g->t[n->out[SEND_ROWS]].rows < lf_experts_most(l, &p);
 }
 
-/* The nodes of the forward pass that made what a region of the backward pass reads. */
+/* The nodes that made what a region of gradients reads: those of the forward pass, or where they
+ * were repeated (recompute.c), the repeated ones, whose region is nearer. */
 static void find_again(const struct lf_chain *c, struct lf_region *r)
 {
     const lf_graph *g = c->g;
-    for (size_t k = 0; k < c->n_regions && (size_t)r->first >= g->n_fwd; k++) {
+    const bool gradients = (size_t)r->first >= g->n_fwd && !g->n[r->first].clone;
+    for (size_t k = 0; k < c->n_regions && gradients; k++) {
         const struct lf_region *f = &c->region[k];
-        if ((size_t)f->first >= g->n_fwd ||
-            counts_of(&g->n[f->first]) != counts_of(&g->n[r->first]))
+        if (counts_of(&g->n[f->first]) != counts_of(&g->n[r->first]))
             continue;
         r->again = r->again_last = f->first;
-        for (int32_t i = f->first; i < f->last; i++)
+        for (int32_t i = f->first; i <= f->last && g->n[i].op != LF_OP_EXPERT_RETURN; i++)
             for (int s = 0; s < LF_MAX_OUT; s++)
                 if (g->n[i].out[s] && g->t[g->t[g->n[i].out[s]].root].last >= r->first)
                     r->again_last = i;

@@ -2,9 +2,9 @@
  *
  * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block
  * (layer) keeps what other blocks read of it; "full" re-emits everything else of the block, with
- * what ranks that divide its matrices gather and sum, "selective" only ops that cost no matrix
- * product. Values are the same bits, since the re-emitted
- * node is the same kernel on the same operands.
+ * what ranks that divide its matrices gather and sum, and with the rows that go to experts of other
+ * ranks and come back; "selective" only ops that cost no matrix product. Values are the same bits,
+ * since the re-emitted node is the same kernel on the same operands.
  *
  * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the
  * sum and is repeated as the norm alone; a linear with a fused activation whose input to the
@@ -24,12 +24,14 @@ struct pass {
     struct lf_nodes out;
 };
 
-/* What the ranks of the tensor axis tell each other. Every one of them plans the same nodes, so all
- * of them ask for it again at the same place; the sums are in one order, so they are the same bits.
+/* What the ranks of the tensor axis tell each other, and rows of experts. Every rank plans the same
+ * nodes, so all of them ask for it again at the same place; the sums are in one order, so they are
+ * the same bits. The counts of rows are kept: by them the nodes of one exchange know each other.
  */
 static bool repeats_exchange(const struct pass *p, enum lf_op op)
 {
-    return p->how == LF_RECOMPUTE_FULL && (op == LF_OP_TP_ENTER || op == LF_OP_TP_LEAVE);
+    return p->how == LF_RECOMPUTE_FULL && (op == LF_OP_TP_ENTER || op == LF_OP_TP_LEAVE ||
+                                           op == LF_OP_EXPERT_SEND || op == LF_OP_EXPERT_RETURN);
 }
 
 /* Is forward root r kept for the backward? */
@@ -111,6 +113,21 @@ static int32_t need(struct pass *p, int32_t t)
     return p->copy[t];
 }
 
+/* Gradients go to experts of other ranks at node i. What is computed from there to their return is
+ * done once for each round (experts.h), so what the repeated rows make is re-emitted before it.
+ * Where the rows are kept it is not: each round makes it from its rows. */
+static void need_region(struct pass *p, size_t i)
+{
+    const lf_graph *g = p->g;
+    const int32_t counts = g->n[i].in[SEND_COUNTS], block = g->n[i].block;
+    for (; i < g->n_n && g->n[i].block == block; i++) {
+        for (int k = 0; k < LF_MAX_IN; k++)
+            need(p, g->n[i].in[k]);
+        if (g->n[i].op == LF_OP_EXPERT_RETURN && g->n[i].in[RETURN_COUNTS] == counts)
+            break;
+    }
+}
+
 static void find_crossings(struct pass *p)
 {
     lf_graph *g = p->g;
@@ -137,6 +154,8 @@ int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err)
     find_crossings(&p);
     for (size_t i = 0; i < g->n_n; i++) {
         struct lf_node n = g->n[i];
+        if (i >= g->n_fwd && n.op == LF_OP_EXPERT_SEND && repeats_exchange(&p, (enum lf_op)n.op))
+            need_region(&p, i);
         for (int k = 0; k < LF_MAX_IN && i >= g->n_fwd; k++)
             n.in[k] = need(&p, n.in[k]);
         lf_nodes_push(g, &p.out, &n);

@@ -94,8 +94,10 @@ struct lf_train_step {
     double valid_nsp_loss, valid_nsp_accuracy; /* NaN: not measured, or no nsp_head */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
-    double waited; /* see lf_train_sums; of these passes, and the optimizer of the step before */
-    bool visited;  /* by the guest, whose numbers are in guest */
+    /* seconds for other ranks, no more than `seconds`: of the passes as lf_train_sums has them, of
+     * what comes behind those of this rank alone */
+    double waited;
+    bool visited; /* by the guest, whose numbers are in guest */
     double guest[LF_TRAIN_GUEST_METRICS];
     bool skip; /* the optimizer refused non-finite numbers */
 };
@@ -120,8 +122,8 @@ struct lf_trainer {
     struct lf_train_pipe *pipe; /* NULL: the model is not cut */
     struct lf_devcomm dev;      /* memory of the backend between ranks */
     double longest_s;           /* step so far */
-    /* lf_comm_waited_s at the end of a step, and how much of it was told */
-    double waited_s, waited_told_s;
+    /* when the part of a step began that runs, and lf_comm_waited_s then */
+    double part_since, part_waited;
     bool late;          /* the ranks agreed after the last step that it is time to save */
     lf_model_config mc; /* resolved */
     struct lf_adapter_config adapter; /* of the run, which points to it; unused without one */
@@ -414,7 +416,10 @@ struct lf_train_sums {
     double router_aux, router_entropy, router_load, router_dropped; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;
-    double waited; /* seconds for other ranks; after lf_train_exchange their mean */
+    /* Seconds of this rank's passes, and of these those in which it waited for other ranks. After
+     * lf_train_exchange the latter are the share of all ranks' seconds in which they waited, of
+     * this rank's seconds: ranks begin a step at different times. */
+    double passed, waited;
     /* sums over the targets of a further head, and how many: those of mtp_layers, or nsp_head */
     double more_loss[LF_MORE_HEADS];
     double more_tokens[LF_MORE_HEADS], more_correct[LF_MORE_HEADS];

@@ -269,10 +269,11 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   s->entropy,
                   s->router_dropped,
                   s->waited,
+                  s->passed,
                   s->late && t->run.rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
-    for (int i = 0; (rc != 0 || t->who.tensor > 0) && i < N - 3; i++)
+    for (int i = 0; (rc != 0 || t->who.tensor > 0) && i < N - 4; i++)
         v[i] = 0;
     int failed =
         lf_comm_all_reduce(t->run.comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc != 0 ? NULL : err);
@@ -291,8 +292,9 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .correct = (int64_t)v[7],
                                 .entropy = v[8],
                                 .router_dropped = v[9],
-                                .waited = v[10] / t->run.ranks,
-                                .late = v[11] > 0};
+                                .passed = mine.passed,
+                                .waited = v[11] > 0 ? v[10] / v[11] * mine.passed : 0,
+                                .late = v[12] > 0};
     const lf_objective *o = t->c->objective;
     if (lf_decoder_more(t->m.dec))
         return sum_more(t, &mine, s, err);

@@ -298,6 +298,13 @@ static int overflowed(lf_trainer *t, const lf_loader_step *ls, const struct lf_t
 
 /* ---- at once ---- */
 
+/* From here on time counts that this rank waits. */
+static void begin_part(lf_trainer *t)
+{
+    t->part_since = lf_now_s();
+    t->part_waited = lf_comm_waited_s(t->run.comm);
+}
+
 static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
                    struct lf_train_sums *sums, lf_err *err)
 {
@@ -306,8 +313,9 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
     if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     take_record(sums, &rec);
-    sums->waited = lf_comm_waited_s(t->run.comm) - t->waited_told_s;
-    t->waited_told_s += sums->waited;
+    sums->waited = lf_comm_waited_s(t->run.comm) - t->part_waited;
+    sums->passed = lf_now_s() - t->part_since;
+    begin_part(t);
     sums->late = lf_run_late(&t->run);
     return rc;
 }
@@ -390,14 +398,15 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     const double t0 = lf_now_s();
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     lf_train_phase_step(t);
-    /* What was waited for between steps, such as a validation, is none of a step's. */
-    t->waited_told_s += lf_comm_waited_s(t->run.comm) - t->waited_s;
+    begin_part(t);
     int rc = begin_step(t, err);
     if (rc == 0)
         rc = survey_step(t, err);
     while (rc == 0 && overflow) {
         rc = attempt_step(t, &ls, st, &overflow, err);
-        waited += rc == 0 ? st->waited : 0;
+        if (rc == 0) /* no rank is told any more what the others wait for from here on */
+            waited += st->waited + lf_comm_waited_s(t->run.comm) - t->part_waited;
+        begin_part(t);
         if (rc == 0 && overflow)
             rc = overflowed(t, &ls, st, err);
     }
@@ -405,7 +414,6 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return rc;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
     st->waited = waited;
-    t->waited_s = lf_comm_waited_s(t->run.comm);
     advance(t, &ls);
     told(t, st, t0);
     return 0;

@@ -51,6 +51,11 @@ static void frozen(struct rig_case *k)
 {
     k->frozen = "layers.0.*";
 }
+static void full_frozen(struct rig_case *k)
+{
+    full(k);
+    frozen(k);
+}
 static void frozen_experts(struct rig_case *k)
 {
     k->frozen = "layers.*.moe.experts.*";
@@ -127,6 +132,41 @@ static const struct row rows[] = {
      .modes = true,
      .set = bf16_full},
     {.name = "recompute = full", .keys = AUX, .l = {.ranks = 2, .expert = 2}, .set = full},
+    {.name = "recompute = full, weighed before, rounds",
+     .keys = "experts=8 experts_per_token=1 expert_ffn=64 router_on_input=yes shared_ffn=64 ",
+     .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = full},
+    {.name = "recompute = full, pipeline 2 x expert 2, other numbers of micro-batches, rounds",
+     .keys = AUX "layers=4 shared_ffn=64 ",
+     .l = {.ranks = 2, .expert = 2, .pipeline = 2, .chunks = 2, .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = full},
+    {.name = "recompute = full, tensor 2, rows divided, x expert 4: folded, rounds, zero = 1",
+     .keys = AUX "shared_ffn=64 ",
+     .l = {.ranks = 2,
+           .tensor = 2,
+           .sequence = true,
+           .expert = 4,
+           .expert_tensor = 1,
+           .zero = 1,
+           .expert_room = 0.4},
+     .rounds = true,
+     .modes = true,
+     .set = full},
+    {.name = "recompute = full, context 2 x expert 4, beside a shared expert",
+     .keys = AUX "shared_ffn=64 ",
+     .l = {.ranks = 2, .context = 2, .expert = 4, .expert_room = 4},
+     .modes = true,
+     .beside = true,
+     .set = full},
+    {.name = "recompute = full, first layer frozen, zero = 2, rounds",
+     .keys = AUX,
+     .l = {.ranks = 4, .expert = 2, .zero = 2, .expert_room = 0.4},
+     .rounds = true,
+     .set = full_frozen},
     {.name = "recompute = selective, rounds",
      .keys = AUX,
      .l = {.ranks = 2, .expert = 2, .expert_room = 0.4},
@@ -375,6 +415,7 @@ static enum loads loads;
 static int beside;      /* returns of the plan that are late */
 static int torn;        /* buckets that are summed before the last round has added to them */
 static uint64_t hashes; /* of the plans of all ranks, added up */
+static size_t saved;    /* the most bytes that a rank keeps from forward to backward */
 int __real_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 int __wrap_lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 
@@ -383,6 +424,12 @@ static void look(const lf_plan *p, const struct lf_chain *c)
     size_t ready[64];
     if (p->n_buckets > 64 || !c->o.train)
         tap_bail("%zu buckets", p->n_buckets);
+    size_t bytes = 0;
+    for (size_t t = 1; t < c->g->n_t; t++)
+        if (c->g->t[t].saved && !c->g->t[t].parent && c->g->t[t].role == LF_ROLE_ACT)
+            bytes += (size_t)c->g->t[t].rows * (size_t)c->g->t[t].cols *
+                     lf_dtype_size((enum lf_dtype)c->g->t[t].dtype);
+    saved = bytes > saved ? bytes : saved;
     lf_plan_bucket_ready(p, c, ready);
     for (size_t k = 0; k < c->n_regions; k++) {
         beside += c->region[k].reader > 0;
@@ -480,6 +527,29 @@ static void test_split(const struct rig_case *k)
     rig_fini(&s);
 }
 
+static bool repeats(const struct row *r)
+{
+    return r->set == full || r->set == bf16_full || r->set == full_frozen;
+}
+
+/* What is repeated are the same bits, rows of other ranks, too; that is what it saves. */
+static void test_repeated(const struct rig_case *k, const struct rig_seen *full_seen, size_t kept)
+{
+    struct rig_case m = *k;
+    struct rig_seen s = {0};
+    lf_err err = LF_ERR_INIT;
+    char text[1100] = "";
+    m.c.recompute = LF_RECOMPUTE_NONE;
+    saved = 0;
+    const bool same = rig_run(&m, &s, &err) == 0 && rig_equal(full_seen, &s, text, sizeof text);
+    tap_ok(same && s.rows.calls < full_seen->rows.calls && kept < saved / 3,
+           "the bits of nothing repeated, with fewer calls of rows; kept are %zu bytes of %zu",
+           kept, saved);
+    if (text[0] || err.rc)
+        tap_diag("%s", err.rc ? err.text : text);
+    rig_fini(&s);
+}
+
 static void test_row(const struct row *r)
 {
     struct rig_case k;
@@ -496,9 +566,10 @@ static void test_row(const struct row *r)
         r->set(&k);
     loads = r->loads;
     const int alone = rig_alone(&k, &one, &err);
-    hashes = 0;
+    hashes = saved = 0;
     if (alone || rig_run(&k, &s, &err))
         tap_bail("%s: %s", r->name, err.text);
+    const size_t kept = saved;
     const struct rig_bounds b = rig_bounds(&k);
     const bool drops = s.told[RIG_TOLD - 1] > 0;
     tap_ok(rig_compare(&one, &s, &b, text, sizeof text) == 0 &&
@@ -519,6 +590,8 @@ static void test_row(const struct row *r)
     text[0] = '\0';
     if (r->split)
         test_split(&k);
+    if (repeats(r))
+        test_repeated(&k, &s, kept);
     if (r->modes && !tap_ok(modes(&k, &s, text, sizeof text), "in every mode the same bits"))
         tap_diag("%s", text);
     rig_fini(&one);
@@ -529,6 +602,7 @@ int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (argc < 2 || strcmp(argv[1], rows[i].name) == 0)
-            TAP(3 + rows[i].modes + rows[i].beside + rows[i].split, test_row(&rows[i]));
+            TAP(3 + rows[i].modes + rows[i].beside + rows[i].split + repeats(&rows[i]),
+                test_row(&rows[i]));
     return tap_done();
 }

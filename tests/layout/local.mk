@@ -6,7 +6,7 @@ layout_ldflags = $(AM_LDFLAGS) -Wl,--wrap=lf_rng_normal_pair
 layout_tests = tests/layout/local_test tests/layout/step_test tests/layout/matrix tests/layout/fault_test \
   tests/layout/reshape_test tests/layout/tensor_fault_test \
   tests/layout/pipe_fault_test tests/layout/context_fault_test tests/layout/tied_test tests/layout/expert_test \
-  tests/layout/expert_fault_test tests/layout/between_test
+  tests/layout/expert_fault_test tests/layout/between_test tests/layout/routes_test
 check_PROGRAMS += $(layout_tests)
 TESTS += $(layout_tests)
 tests_layout_local_test_SOURCES = tests/layout/local_test.c $(layout_comm)
@@ -22,6 +22,9 @@ tests_layout_matrix_LDFLAGS = $(layout_ldflags)
 tests_layout_expert_test_SOURCES = tests/layout/expert_test.c $(layout_rig)
 tests_layout_expert_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_layout_expert_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_train_start
+tests_layout_routes_test_SOURCES = tests/layout/routes_test.c tests/layout/switches.h tests/layout/switches.c tests/layout/cover.h tests/layout/cover.c $(layout_rig)
+tests_layout_routes_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_layout_routes_test_LDFLAGS = $(layout_ldflags) -Wl,--wrap=lf_exec_node
 layout_fault = tests/layout/fault.h tests/layout/fault.c $(layout_rig)
 tests_layout_fault_test_SOURCES = tests/layout/fault_test.c $(layout_fault)
 tests_layout_fault_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

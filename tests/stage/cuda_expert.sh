@@ -22,6 +22,7 @@ saves=0
 trial "experts alone are trained" pretrain 2e-6 "4:expert=2+zero=3" --freeze "embed*" --freeze "head*" --freeze "*norm*" --freeze "*attn*" \
     --freeze "*router*" --freeze "*shared*"
 trial "a rank without a micro-batch" pretrain 2e-6 "2:expert=2+expert-room=0.4" --batch 3
+trial "rows again" pretrain 2e-6 "2:expert=2+recompute=full+expert-room=0.4 4:expert=2+zero=3+recompute=full"
 trial "ranks of tensor among them" pretrain 2e-6 "2:tensor=2+expert=2+expert-tensor=1 4:tensor=2+sequence-parallel+expert=4+expert-tensor=1+expert-room=0.4 \
     4:tensor=2+expert=2+expert-tensor=1+zero=3"
 trial "bf16" pretrain 2e-2 "2:expert=2" --precision bf16

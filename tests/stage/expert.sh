@@ -15,6 +15,7 @@ moe
 saves=2
 trial "experts" pretrain 2e-5 "2:expert=2 2:expert=2+expert-room=0.4 4:expert=2+zero=1"
 saves=0
+trial "experts again" pretrain 2e-5 "2:expert=2+recompute=full 4:expert=2+pipeline=2+recompute=full"
 trial "beside other axes" pretrain 2e-5 "4:expert=2+tensor=2 2:expert=2+context=2 4:expert=4+context=2+zero=3 4:expert=2+pipeline=2+pipeline-schedule=zb-h1" --batch 3
 
 # --- checkpoints: of any layout, resumed on any other ---
@@ -69,6 +70,12 @@ share=$(dropped "experts drop 8198 rows.one")
 is "$(dropped "experts drop 8198 rows.2:context=2+context-kind=gather")" "${share:-a share}" "where blocks end early the same ones, too"
 ! "$infer" record "$dir/experts.one/metrics" | grep -q 'router_dropped\|comm_exposed_s' && "$infer" record "$dir/experts.2:expert=2/metrics" | grep -q '"comm_exposed_s":0*\.*0*[1-9]'
 ok $? "without a capacity none is told, and one rank waits for nobody; of two it is told how long"
+# shares of steps in which ranks waited, one a line
+for _m in "$dir"/*:*/metrics; do
+    "$infer" record "$_m" | sed -n 's/.*"step_s":\([^,}]*\).*"comm_exposed_s":\([^,}]*\).*/\2 \1/p'
+done | awk '{ print $1 / $2 }' | sort -g >"$dir/shares"
+[ "$(wc -l <"$dir/shares")" -gt 60 ] && awk '!($1 >= 0 && $1 <= 1) { bad = 1 } END { exit bad }' "$dir/shares"
+ok $? "never longer than the step takes: $(tail -n 1 "$dir/shares") of it at most, in $(wc -l <"$dir/shares" | tr -d ' ') steps"
 
 # --- the plan ---
 moe
@@ -79,10 +86,20 @@ ok $? "two ranks with expert = 2: weights of a rank take $half bytes of $whole"
 "$pretrain" --config "$dir/run.ini" --plan --ranks 2 --expert 2 >"$dir/stdout" 2>"$dir/err"
 grep -q '"expert_bytes_per_step":[1-9]' "$dir/stdout" && grep -q '"expert":2' "$dir/stdout"
 ok $? "what goes to experts is planned" "$(cat "$dir/stdout")"
+# activations LAYERS: of a rank that divides experts and repeats layers
+activations() {
+    use qwen2-moe 1000 "$1" "experts = 4" "experts_per_token = 2" "expert_ffn = 64" "shared_ffn = 64"
+    "$pretrain" --config "$dir/run.ini" --plan --ranks 2 --expert 2 --recompute full 2>"$dir/err" | sed -n 's/.*"activations":\([0-9]*\).*/\1/p'
+}
+few=$(activations 4) many=$(activations 8)
+_layer=$(((many - few) / 4)) _input=$((32 * 64 * 4))
+[ "${few:-0}" -gt 0 ] && [ $_layer -ge $_input ] && [ $((10 * _layer)) -le $((11 * _input)) ]
+ok $? "with recompute = full a layer keeps the $_input bytes of its input, and no rows of others: $_layer" "$(cat "$dir/err")"
+moe
 refused "--ranks 3 --expert 2" "expert = 2: the 3 ranks that share the batch cannot form such groups"
 refused "--ranks 3 --expert 3" "expert = 3: the 4 experts of the model do not divide among so many ranks"
 refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 44
+finish 48
