@@ -60,11 +60,10 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, const char 
                                 &c->valid_tokens,     &c->z_loss,
                                 &c->mtp_weight,       &c->mfu,
                                 &p->samples.interval, &p->samples.tokenizer};
-    const void *const layout[] = {&c->axes.tensor,       &c->axes.sequence, &c->axes.across_nodes,
-                                  &c->axes.pipeline,     &c->axes.chunks,   &c->axes.schedule,
-                                  &c->axes.stages,       &c->axes.measured, &c->axes.context,
-                                  &c->axes.context_kind, &c->axes.expert,   &c->axes.expert_room,
-                                  &c->axes.expert_tensor};
+    const void *const layout[] = {&c->axes.sequence,    &c->axes.pipeline,     &c->axes.chunks,
+                                  &c->axes.schedule,    &c->axes.stages,       &c->axes.measured,
+                                  &c->axes.context,     &c->axes.context_kind, &c->axes.expert,
+                                  &c->axes.expert_room, &c->axes.expert_tensor};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (lf_optset_given(o, text[i]))
             return lf_fail(err, LF_EINVAL,
@@ -75,8 +74,9 @@ static int refuse_text(const struct pretrain *p, const lf_optset *o, const char 
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++)
         if (lf_optset_given(o, layout[i]))
             return lf_fail(err, LF_ENOTSUP,
-                           "%s: with objective = %s ranks share the batch alone; leave it out, or "
-                           "take zero to divide the optimizer's state",
+                           "%s: with objective = %s ranks share the batch and divide matrices "
+                           "(tensor) alone; leave it out, or take zero to divide the optimizer's "
+                           "state",
                            lf_optset_given(o, layout[i]), objective);
     return p->g.precision == FP8
                ? lf_fail(err, LF_ENOTSUP,

@@ -433,6 +433,11 @@ static int local_attributes(struct local *l, const struct lf_node *n, int32_t in
             return l->to->err.rc;
         a->heads = own_heads(l, x, a->heads);
         return 0;
+    case LF_OP_COL_GATE:
+        if (a->heads && refuse_cut(l, n, x, a->heads))
+            return l->to->err.rc;
+        a->heads = a->heads ? own_heads(l, x, a->heads) : 0;
+        return 0;
     case LF_OP_HEADS_LINEAR:
         if (refuse_cut(l, n, x, a->heads))
             return l->to->err.rc;

@@ -478,6 +478,15 @@ static int fold(const struct node *v)
     return x == LF_PL_COLS || (x == LF_PL_ROWS && !of_batches(v)) ? BAD : x;
 }
 
+/* The gain of a column is there whole; those of heads go with them. */
+static int col_gate(const struct node *v)
+{
+    const int x = at(v, COLG_X);
+    if (v->n->a.heads)
+        return of_columns(v, COLG_GAIN, x) ? x : BAD;
+    return at(v, COLG_GAIN) == LF_PL_SAME && x != LF_PL_COLS ? x : BAD;
+}
+
 static int col_gate_bwd(const struct node *v, int out)
 {
     const int dy = at(v, COLGB_DY);
@@ -724,7 +733,7 @@ static int place_out(const struct node *v, int out)
     case LF_OP_MIX_ROWS_DW:
         return over_rows(at(v, MIX_X));
     case LF_OP_COL_GATE:
-        return at(v, COLG_GAIN) == LF_PL_SAME && at(v, COLG_X) != LF_PL_COLS ? at(v, COLG_X) : BAD;
+        return col_gate(v);
     case LF_OP_COL_GATE_BWD:
         return col_gate_bwd(v, out);
     case LF_OP_XIELU:

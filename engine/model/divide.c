@@ -1,8 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What ranks may divide of a model, by the keys of its description. */
+#include <stdio.h>
+
 #include "engine/graph/layout.h"
 #include "engine/model/decoder_priv.h"
+
+/* Of a vision encoder, ranks divide the heads and the channels of MLPs in every stage. */
+static int check_stages(const lf_model_config *c, int64_t ranks, lf_err *err)
+{
+    const bool staged = c->vision.stage_layers.n > 0;
+    for (int64_t s = 0; c->vision.family && s < lf_vision_stages(&c->vision); s++) {
+        const struct lf_vision_stage t = lf_vision_stage_of(&c->vision, s);
+        const bool heads = t.heads % ranks != 0;
+        char of[48] = "";
+        if (staged)
+            snprintf(of, sizeof of, " of stage %lld", (long long)s + 1);
+        if (heads || t.ffn % ranks)
+            return lf_fail(err, LF_EINVAL,
+                           "vision.%s = %lld%s do not divide among %lld ranks (tensor); take a "
+                           "tensor that divides %s",
+                           !heads   ? "ffn"
+                           : staged ? "stage_heads"
+                                    : "heads",
+                           (long long)(heads ? t.heads : t.ffn), of, (long long)ranks,
+                           staged ? "those of every stage" : "them");
+    }
+    return 0;
+}
 
 /* What ranks of the tensor axis divide, by the keys of the description. */
 static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
@@ -17,8 +42,6 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                  {"scan_heads", c->scan_heads, false},
                  {"scan_groups", c->scan_groups, true},
                  {"scan_norm_parts", c->scan_norm ? c->scan_norm_parts : 0, false},
-                 {"vision.heads", c->vision.heads, false},
-                 {"vision.ffn", c->vision.ffn, false},
                  {"hidden",
                   lf_model_count_layers(c, lf_model_layer_mixer, LF_MIXER_CONV) ? c->hidden : 0,
                   false},
@@ -26,6 +49,8 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                  {"encoder_heads", c->encoder_heads, false},
                  {"encoder_ffn", c->encoder_ffn, false},
                  {"kv_shared_ffn", c->kv_shared_ffn, false},
+                 {"mae.heads", c->mae.heads, false},
+                 {"mae.ffn", c->mae.ffn, false},
                  {"expert_ffn", c->experts ? c->expert_ffn : 0, false},
                  {"shared_ffn", c->experts ? c->shared_ffn : 0, false}};
     for (int64_t l = 0; l < c->layers; l++)
@@ -42,7 +67,7 @@ static int check_ranks(const lf_model_config *c, int64_t ranks, lf_err *err)
                            parts[i].key, (long long)n, (long long)ranks, parts[i].key,
                            parts[i].shared ? ", or a multiple of them" : "");
     }
-    return 0;
+    return check_stages(c, ranks, err);
 }
 
 int lf_decoder_context_heads(const lf_model_config *c, int tensor, int context)
@@ -93,16 +118,14 @@ static int check_two_stacks(const lf_model_config *c, const struct lf_layout *of
                          "context = 1");
 }
 
-/* Nor are two towers. */
+/* Nor are the captions of two towers, which are read whole. */
 static int check_towers(const lf_model_config *c, const struct lf_layout *of, lf_err *err)
 {
-    const char *by = of->tensor > 1 ? "tensor" : of->context > 1 ? "context" : NULL;
-    return !lf_model_is_dual(c) || !by
+    return !lf_model_is_dual(c) || of->context <= 1
                ? 0
                : lf_fail(err, LF_ENOTSUP,
-                         "[model] dual.dim: towers of pictures and texts run on one rank or on "
-                         "ranks of data; take %s = 1",
-                         by);
+                         "[model] dual.dim: rows of captions and pictures are not divided; take "
+                         "context = 1");
 }
 
 /* Of what mixes tokens, only attention brings rows of other ranks (graph/layout.h). */

@@ -147,8 +147,9 @@ static int move_one(lf_pstore *ps, int i, int of, double m, lf_err *err)
     const float *const w = is, *const was = to;
     for (int64_t e = 0; e < v.count && rc == 0; e++)
         next[e] = m > 0 ? (float)(m * (double)was[e] + (1 - m) * (double)w[e]) : w[e];
+    const int64_t range[] = {0, v.count}; /* of a rank's box: both tensors are divided alike */
     if (rc == 0)
-        rc = lf_pstore_write(ps, i, LF_F32, next, err);
+        rc = lf_pstore_write_part(ps, i, LF_P_MASTER, LF_F32, next, range, err);
     free(next);
     free(copy[0]);
     free(copy[1]);

@@ -265,12 +265,12 @@ static void add_distances(struct params *t, long long l)
             "layers.%lld.attn.distances.up.weight", l);
         add(t, BIAS, (struct shape){LF_VISION_DISTANCES, 0}, LF_SHARD_NONE, NULL,
             "layers.%lld.attn.distances.up.bias", l);
-        add(t, TABLE, (struct shape){t->t.heads, LF_VISION_DISTANCES}, LF_SHARD_NONE, NULL,
+        add(t, TABLE, (struct shape){t->t.heads, LF_VISION_DISTANCES}, LF_SHARD_ROWS, NULL,
             "layers.%lld.attn.distances.down.weight", l);
-        add(t, HEADS, (struct shape){t->t.heads, 1}, LF_SHARD_NONE, NULL,
+        add(t, HEADS, (struct shape){t->t.heads, 1}, LF_SHARD_ROWS, NULL,
             "layers.%lld.attn.temperature.weight", l);
     } else {
-        add(t, TABLE, (struct shape){n * n, t->t.heads}, LF_SHARD_NONE, NULL,
+        add(t, TABLE, (struct shape){n * n, t->t.heads}, LF_SHARD_COLS, NULL,
             "layers.%lld.attn.distances.weight", l);
     }
 }
@@ -628,7 +628,8 @@ static lf_val distances(struct build *b, int64_t l)
     lf_val y;
     if (b->c->cosine) {
         y = linear(b, lf_table_distances(&at, s), true, part_of(name, l, "attn.distances.up"));
-        y = linear(b, lf_act(b->g, y, LF_ACT_RELU), false, part_of(name, l, "attn.distances.down"));
+        y = lf_tp_enter(b->g, lf_act(b->g, y, LF_ACT_RELU)); /* ranks have numbers of their heads */
+        y = linear(b, y, false, part_of(name, l, "attn.distances.down"));
         y = lf_scale(b->g, lf_act(b->g, y, LF_ACT_SIGMOID), LF_VISION_MOST_DISTANCE);
     } else {
         /* the rows are looked up as those of positions are */
@@ -663,7 +664,7 @@ static lf_val windowed(struct build *b, lf_val h, int64_t l)
     char name[64];
     if (!w.plain)
         h = lf_mix_rows(b->g, h, &in);
-    struct heads x = heads_of(b, h, l);
+    struct heads x = heads_of(b, lf_tp_enter(b->g, h), l);
     if (b->c->cosine)
         make_cosines(b, &x, l);
     const struct lf_attn_opts o = {.heads = (int)b->t.heads,
@@ -675,7 +676,7 @@ static lf_val windowed(struct build *b, lf_val h, int64_t l)
     lf_val a = lf_attention(b->g, x.q, x.k, x.v, lf_table_cu(&at, l), LF_NONE, &o);
     if (!w.plain)
         a = lf_mix_rows(b->g, a, &back);
-    return linear(b, a, b->c->bias, part_of(name, l, "attn.o"));
+    return lf_tp_leave(b->g, linear(b, a, b->c->bias, part_of(name, l, "attn.o")));
 }
 
 static lf_val attention(struct build *b, lf_val h, int64_t l)

@@ -238,7 +238,7 @@ wrong() { # wrong WORDS INI ARGS...
     says "$_words" "$*: $_words"
 }
 wrong "seq_length has no meaning with objective = classes" "$dir/run.ini" --seq-length 64
-wrong "tensor: with objective = classes ranks share the batch alone" "$dir/run.ini" --tensor 2
+wrong "pipeline: with objective = classes ranks share the batch and divide matrices (tensor) alone" "$dir/run.ini" --pipeline 2
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
 wrong "mixup belongs to objective = classes" "$dir/mae.ini" --mixup 1
 wrong "take an even one" "$dir/run.ini" --cutmix 1 --micro-batch 1 --max-patches 25 --max-tiles 1

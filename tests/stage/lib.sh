@@ -39,7 +39,7 @@ near_losses() { # near_losses A B TOLERANCE COUNT: the losses of two runs of COU
         END { for (i = 1; i <= c; i++) { d = x[i] - x[i + c]; if (!(d < t && d > -t)) bad = 1 }; exit bad || NR != 2 * c }'
 }
 # What a run has recorded but times, a number a line.
-records() { "$infer" record "$dir/$1/metrics" | sed 's/,"\(tokens_per_s\|saved\)":.*//' | tr -d '{}"' | tr ',' '\n'; }
+records() { "$infer" record "$dir/$1/metrics" | sed 's/,"\(tokens_per_s\|pictures_per_s\|saved\)":.*//' | tr -d '{}"' | tr ',' '\n'; }
 # The largest difference of two runs' numbers, relative where they are above 1, to $apart.
 agree() { # agree A B TOLERANCE
     records "$1" >"$dir/a"

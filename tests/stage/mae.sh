@@ -162,7 +162,7 @@ wrong() { # wrong WORDS INI ARGS...
 }
 wrong "seq_length has no meaning with objective = mae" "$dir/run.ini" --seq-length 64
 wrong "tokenizer has no meaning with objective = mae" "$dir/run.ini" --tokenizer "$golden"
-wrong "tensor: with objective = mae ranks share the batch alone" "$dir/run.ini" --tensor 2
+wrong "pipeline: with objective = mae ranks share the batch and divide matrices (tensor) alone" "$dir/run.ini" --pipeline 2
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
 wrong "lower max_tiles" "$dir/run.ini" --max-tiles 101
 wrong "mask_ratio belongs to objective = mae" "$dir/sees.ini" --mask-ratio 0.5

@@ -139,7 +139,7 @@ wrong "zero: with objective = moco" "$dir/run.ini" --zero 1
 wrong "precision = fp16 is not for objective = moco" "$dir/run.ini" --precision fp16
 wrong "device: with objective = moco" "$dir/run.ini" --device cuda
 wrong "masters = bf16: with objective = moco" "$dir/run.ini" --precision bf16 --masters bf16
-wrong "tensor: with objective = moco ranks share the batch alone" "$dir/run.ini" --tensor 2
+wrong "pipeline: with objective = moco ranks share the batch and divide matrices (tensor) alone" "$dir/run.ini" --pipeline 2
 wrong "init_from: with objective = moco" "$dir/run.ini" --init-from "$dir/one/out/checkpoint"
 wrong "not a multiple of 4" "$dir/run.ini" --batch 6 --micro-batch 2 --max-patches 50 --max-tiles 2
 wrong "moco_dim belongs to objective = moco" "$dir/probe.ini" --moco-dim 8

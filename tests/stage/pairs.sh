@@ -209,7 +209,7 @@ says "has a zero byte" "a zero byte, which would cut the file of classes short"
 score "$dir/one/out/checkpoint" "$dir/held.jsonl" --give embeddings --classes "$dir/names"
 says "classes belongs to give = scores" "vectors need no classes"
 wrong "seq_length has no meaning with objective = clip" "$dir/run.ini" --seq-length 64
-wrong "tensor: with objective = siglip ranks share the batch alone" "$dir/siglip.ini" --tensor 2
+wrong "pipeline: with objective = siglip ranks share the batch and divide matrices (tensor) alone" "$dir/siglip.ini" --pipeline 2
 wrong "give max_patches" "$dir/run.ini" --max-patches 0
 wrong "dual.dim: towers of pictures and texts are trained with" "$dir/run.ini" --objective next_token --seq-length 16 --max-patches 0
 wrong "dual.bias: the loss of objective = clip knows none" "$dir/siglip.ini" --objective clip

@@ -121,8 +121,8 @@ wrong "is the side of no window" vision.trained_windows 1,0 v2.ini
 wrong "has no class token" classes.read class
 wrong "class_token does not go together with stages" vision.class_token yes
 wrong "positions = 24, but a picture has 5 x 5 patches" vision.positions 24
-"$pretrain" --config "$dir/run.ini" --out "$dir/wrong" --tensor 2 >"$dir/stdout" 2>"$dir/err"
-says "tensor: with objective = classes ranks share the batch alone" "ranks divide no matrices"
+"$pretrain" --config "$dir/run.ini" --out "$dir/wrong" --pipeline 2 >"$dir/stdout" 2>"$dir/err"
+says "pipeline: with objective = classes ranks share the batch and divide matrices (tensor) alone" "ranks divide no layers"
 emulated_gpu
 "$pretrain" --config "$dir/run.ini" --out "$dir/wrong" --device cuda >"$dir/stdout" 2>"$dir/err"
 says "has no kernel for attention with a table of distances" "GPUs have no such attention"

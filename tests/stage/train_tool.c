@@ -14,6 +14,9 @@
  *                                             and type
  *     train_tool distance DIR DIR2            "weight 1.2e-08 adam_m ...": |a - b| / |b| of the
  *                                             tensor that is furthest apart, by kind
+ *     train_tool gradients DIR DIR2           the same of adam_m, where |b| is a hundredth of that
+ *                                             of the longest tensor at least: gradients that are
+ *                                             zero but for rounding count as that
  *     train_tool moved DIR DIR2 PATTERN       "MOVED of COUNT": weights whose names match and that
  *                                             are other ones in DIR2
  *     train_tool kinds DIR KIND DIR2 KIND2    how many tensors of a kind of DIR are not those of
@@ -186,8 +189,8 @@ static int cmd_types(const char *dir, lf_err *err)
 }
 
 /* Euclidean lengths of a tensor of both checkpoints: of the difference and of b. */
-static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double *out,
-                 lf_err *err)
+static int lengths(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double out[2],
+                   lf_err *err)
 {
     const lf_ckpt_entry *f = lf_ckpt_find(b, e->name, e->kind);
     size_t n = 1;
@@ -208,7 +211,43 @@ static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, dou
         l += pow((double)x[n + i], 2);
     }
     free(x);
-    *out = d == 0 ? 0 : sqrt(d / l);
+    out[0] = sqrt(d);
+    out[1] = sqrt(l);
+    return rc;
+}
+
+static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double *out,
+                 lf_err *err)
+{
+    double l[2] = {0};
+    const int rc = lengths(a, b, e, l, err);
+    *out = l[0] == 0 ? 0 : l[0] / l[1];
+    return rc;
+}
+
+static int cmd_gradients(const char *dir, const char *other, lf_err *err)
+{
+    double most = 0, longest = 0;
+    lf_ckpt *a = NULL, *b = NULL;
+    int rc = lf_ckpt_open(&a, dir, 1, err);
+    if (!rc)
+        rc = lf_ckpt_open(&b, other, 1, err);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; !rc && i < lf_ckpt_n_entries(a); i++) {
+            const lf_ckpt_entry *e = lf_ckpt_entry_at(a, i);
+            double l[2] = {0};
+            if (strcmp(e->kind, "adam_m") != 0)
+                continue;
+            rc = lengths(a, b, e, l, err);
+            longest = fmax(longest, l[1]);
+            const double one = l[0] / fmax(l[1], longest / 100);
+            if (pass && !(one <= most))
+                most = one; /* NaN too */
+        }
+    if (!rc)
+        printf("%.3g\n", most);
+    lf_ckpt_close(a);
+    lf_ckpt_close(b);
     return rc;
 }
 
@@ -503,6 +542,8 @@ int main(int argc, char **argv)
         rc = cmd_kinds(argv + 2, &err);
     else if (argc == 7 && strcmp(argv[1], "average") == 0)
         rc = cmd_average(argv + 2, &err);
+    else if (argc == 4 && strcmp(argv[1], "gradients") == 0)
+        rc = cmd_gradients(argv[2], argv[3], &err);
     else if (argc == 5 && strcmp(argv[1], "moved") == 0)
         rc = cmd_moved(argv[2], argv[3], argv[4], &err);
     else if (argc == 4 && (strcmp(argv[1], "poison") == 0 || strcmp(argv[1], "older") == 0))
