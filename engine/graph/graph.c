@@ -421,6 +421,14 @@ lf_val lf_tp_join(lf_graph *g, lf_val x)
 
 lf_val lf_tp_leave(lf_graph *g, lf_val x)
 {
+    const struct lf_attr a = {.whole = g->whole};
     return g->err.rc || g->ps->layout.tensor <= 1 ? x
-                                                  : lf_graph_op(g, LF_OP_TP_LEAVE, &x.id, 1, NULL);
+                                                  : lf_graph_op(g, LF_OP_TP_LEAVE, &x.id, 1, &a);
+}
+
+lf_val lf_tp_spread(lf_graph *g, lf_val v)
+{
+    if (!g->err.rc && v.id)
+        g->t[v.id].whole = true;
+    return v;
 }

@@ -68,9 +68,13 @@ lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows
 /* Declares the input that says where the rows of ranks are, in a layout whose attention needs it
  * (LF_CONTEXT_BLOCKS of layout.h); rows are those of this rank. */
 void lf_context_input(lf_graph *g, int64_t rows);
-/* Rows that ranks of the context axis do not divide (layout.h), such as those of pictures: between
- * (true) and (false) inputs are of all rows on each rank, and attention stays within a rank. */
+/* Rows that no ranks divide (layout.h), such as those of pictures: between (true) and (false)
+ * inputs are of all rows on each rank of the context axis, attention stays within a rank, and sums
+ * over the tensor axis are of all rows. */
 void lf_whole_rows(lf_graph *g, bool whole);
+/* v, of which each rank of the tensor axis has all rows: where these ranks divide the rows of what
+ * it is added to, each takes its own. */
+lf_val lf_tp_spread(lf_graph *g, lf_val v);
 /* One in the compute type of the plan, which activations have. */
 lf_val lf_input_act(lf_graph *g, const char *name, int64_t rows, int64_t cols);
 /* A group or a single tensor of the store: matrices are [sum of rows, cols], vectors [1, n]. */

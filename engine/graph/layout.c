@@ -279,7 +279,7 @@ static bool by_rows(const lf_graph *g, int32_t t)
     return by_place(g, t, LF_PL_ROWS);
 }
 
-/* The two inputs of a node that are of rows; NULL: it has none. */
+/* The two operands of a node that are of rows; NULL: it has none. */
 static const int8_t *row_slots(const struct lf_node *n)
 {
     static const int8_t drop[] = {DROP_SAMPLE, DROP_POS}, add[] = {0, 1},
@@ -290,7 +290,7 @@ static const int8_t *row_slots(const struct lf_node *n)
                                   : NULL;
 }
 
-/* Inputs of a node whose value has some rows: this rank's rows of them. */
+/* What is whole on each rank, of a node whose value has some rows: this rank's rows of it. */
 static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
 {
     const int8_t *slot = row_slots(n);
@@ -298,7 +298,7 @@ static void own_rows(struct local *l, const struct lf_node *n, int32_t in[])
         return;
     for (int k = 0; k < 2; k++) {
         const int32_t t = n->in[slot[k]];
-        if (l->from->t[t].role != LF_ROLE_INPUT || l->from->t[t].cut)
+        if (!t || !lf_place_spreads(l->from, t))
             continue;
         if (!l->rows[t]) {
             const int32_t i = lf_node_new(l->to, LF_OP_TP_ROWS, &in[slot[k]], 1, NULL);
@@ -613,7 +613,8 @@ static void set_sequence(struct local *l, struct lf_node *n)
 {
     const bool on = l->from->ps->layout.sequence;
     if (n->op == LF_OP_TP_LEAVE)
-        n->a.sequence = on && l->from->t[n->in[0]].rows > 1 && !of_parts(l->from, n->in[0]);
+        n->a.sequence =
+            on && !n->a.whole && l->from->t[n->in[0]].rows > 1 && !of_parts(l->from, n->in[0]);
     if (n->op == LF_OP_TP_ENTER)
         n->a.sequence = on && by_rows(l->from, n->in[0]);
 }

@@ -64,6 +64,8 @@
  * Pictures are not divided on this axis: each rank encodes all of them (SAME, lf_whole_rows), puts
  * features into its own rows of tokens, and has from these an addend of the features' gradients
  * (PARTIAL), which stays one down to the parameters of the encoder.
+ * With `sequence` the sums of their encoder are of all rows, and each rank adds its rows of the
+ * features to the stream (lf_tp_spread), whose gradients it gathers.
  *
  * Both go together (Fang and Zhao 2024, arXiv 2405.07719, have a ring in the place of gathering):
  * with `context_heads` successive ranks, which share a node, exchange heads, and gather keys of

@@ -583,12 +583,20 @@ static int along_rows_bwd(const struct node *v, int dy, int x)
     return x == LF_PL_COLS || at(v, dy) == LF_PL_COLS ? BAD : backward(at(v, dy), x);
 }
 
-/* An input of rows is there as a whole; a rank takes its rows of it. */
+bool lf_place_spreads(const lf_graph *g, int32_t t)
+{
+    const struct lf_tensor *x = &g->t[t];
+    return x->role == LF_ROLE_INPUT
+               ? !x->cut
+               : x->role == LF_ROLE_ACT && x->whole &&
+                     g->t[lf_root_of(g, t)].place[LF_AXIS_TENSOR] == LF_PL_SAME;
+}
+
+/* What is there as a whole; a rank takes its rows of it. */
 static int addend(const struct node *v, int slot)
 {
     const int32_t t = v->n->in[slot];
-    const struct lf_tensor *r = &v->g->t[lf_root_of(v->g, t)];
-    return v->axis == LF_AXIS_TENSOR && r->role == LF_ROLE_INPUT && !r->cut ? NONE : at(v, slot);
+    return v->axis == LF_AXIS_TENSOR && t && lf_place_spreads(v->g, t) ? NONE : at(v, slot);
 }
 
 /* From one place to another on the context axis; what the tensor axis divides it divides still. */

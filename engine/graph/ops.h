@@ -362,6 +362,7 @@ LF_VJP(conv);
 LF_VJP(scan_gate);
 LF_VJP(scan);
 LF_VJP(tp_enter);
+LF_VJP(tp_rows);
 LF_VJP(tp_leave);
 LF_VJP(tp_own);
 LF_VJP(cp_heads);

@@ -405,6 +405,19 @@ LF_VJP(tp_enter)
     return ad->g->err.rc;
 }
 
+/* The gradient of what all ranks have whole: that of its rows, from all ranks. */
+LF_VJP(tp_rows)
+{
+    const struct lf_node n = ad->g->n[node];
+    const struct lf_attr a = {.sequence = true, .inverse = true};
+    if (!lf_ad_wants(ad, n.in[0]))
+        return 0;
+    const int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0])),
+                  i = lf_node_new(ad->g, LF_OP_TP_ENTER, &dy, 1, &a);
+    lf_ad_contribute(ad, n.in[0], i < 0 ? 0 : ad->g->n[i].out[0]);
+    return ad->g->err.rc;
+}
+
 LF_VJP(tp_leave)
 {
     const struct lf_node n = ad->g->n[node];

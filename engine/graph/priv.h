@@ -68,7 +68,8 @@ struct lf_attr {
     bool sequence;
     /* linear, moe_linear, embed, dora: a partial sum; another rank adds the bias, the position */
     bool no_bias;
-    bool whole;              /* attention: ranks of the context axis do not divide the rows */
+    bool
+        whole; /* attention: ranks of the context axis do not divide the rows; tp_leave: no ranks */
     bool no_record;          /* moe_stats: another node tells what is known of the step */
     bool each;               /* norm: the heads have parameters of their own */
     bool affine;             /* norm: nothing is normalised */
@@ -100,7 +101,7 @@ struct lf_tensor {
     uint8_t place[LF_AXES]; /* enum lf_place */
     /* an activation that goes from one graph to another, or its gradient, coming or going */
     bool cut;
-    bool whole; /* an input of which every rank of the context axis has all rows */
+    bool whole; /* an input of which every rank of the context axis has all rows; lf_tp_spread */
     /* a view that a forward node writes: its root consists of such parts, and nothing else reads
      * it */
     bool part;
@@ -466,6 +467,9 @@ enum { LF_PL_UNSET = 255 }; /* no node has written the value so far */
 int lf_place_node(lf_graph *g, const struct lf_node *n, enum lf_axis axis);
 /* Sets the places of what no node writes. */
 void lf_place_sources(lf_graph *g, enum lf_axis axis);
+/* Has each rank of the tensor axis all rows of t, of which it takes its own where these are divided
+ * in what t is added to? Places of the axis are known. */
+bool lf_place_spreads(const lf_graph *g, int32_t t);
 /* Gives the graph the local shapes of the store's layout, before differentiation. */
 int lf_layout_localise(lf_graph *g, lf_err *err);
 /* layout_context.c. How many of so many heads each of the context's ranks computes. */

@@ -192,12 +192,14 @@ static lf_val placed(struct lf_dec_build *b)
     const struct lf_mix place =
         lf_mix_input_own(b->g, "media.place", b->rows, b->media->features, b->media->placed);
     for (int64_t i = 0; i < c->vision.taps.n; i++)
-        b->deep[i] = lf_mix_rows(b->g, deep[i], &place);
+        b->deep[i] = lf_tp_spread(b->g, lf_mix_rows(b->g, deep[i], &place));
     f = lf_mix_rows(b->g, f, &place);
     if (!c->projector.newline)
-        return f;
+        return lf_tp_spread(b->g, f);
     const struct lf_mix lines = lf_mix_input(b->g, "media.lines", b->rows, 1, b->media->lines);
-    return lf_add(b->g, f, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines));
+    return lf_tp_spread(
+        b->g,
+        lf_add(b->g, f, lf_mix_rows(b->g, lf_param(b->g, "projector.newline.weight"), &lines)));
 }
 
 static lf_val given(struct lf_dec_build *b)

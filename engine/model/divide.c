@@ -163,7 +163,7 @@ int lf_dec_check_layout(const lf_model_config *c, const struct lf_layout *of, lf
         rc = check_ranks(c, of->tensor, err);
     if (rc == 0 && of->context > 1)
         rc = check_context(c, of, err);
-    return rc == 0 && c->vision.family && of->sequence
+    return rc == 0 && of->sequence && (lf_model_sees_alone(c) || lf_model_is_dual(c))
                ? lf_fail(err, LF_ENOTSUP,
                          "sequence_parallel does not divide rows of pictures; set "
                          "sequence_parallel = no")

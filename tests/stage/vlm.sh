@@ -108,6 +108,9 @@ for model in llava qwen2.5-vl gemma3; do
         sft $model.tensor --tensor 2
         as_reference $model.tensor $model 1e-5
         ok $? "$model: two ranks divide the matrices"
+        sft $model.sequence --tensor 2 --sequence-parallel
+        as_reference $model.sequence $model 1e-5
+        ok $? "$model: and the rows of tokens between the products"
         sft $model.pipeline --pipeline 2
         as_reference $model.pipeline $model 1e-5
         ok $? "$model: two stages of a pipeline"
@@ -335,4 +338,4 @@ echo '{"prompt": "<user><image>x<bot>", "images": ["crc.png"]}' >"$dir/broken.js
 generate broken llava "$dir/broken.jsonl" 2>/dev/null
 says "crc.png" "a broken picture"
 
-finish 111
+finish 114
