@@ -230,7 +230,7 @@ static const struct fault faults[] = {
      .infinite = true,
      .call = SUM_F64(LOCAL_ALONE, 2),
      .by = RIG_SAW_RUN,
-     .says = "all_reduce (sum) of 13 f64"}, /* one is in the step after */
+     .says = "all_reduce (sum) of 14 f64"}, /* one is in the step after */
     {.name = "an overflow is lost",
      .l = {.ranks = 2, .zero = 1},
      .infinite = true,
