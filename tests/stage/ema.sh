@@ -9,10 +9,10 @@ with_ranks
 run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 types() { "$tool" types "$dir/$1/out/checkpoint" | tr '\n' ';'; }
 kinds() { "$tool" kinds "$dir/$1" "$2" "$dir/$3" "$4" 2>&1; }
-# near_formula NAME ARGS... WHAT: within the rounding of f32 over a few steps
+# near_formula NAME ARGS... WHAT [TENSORS]: within the rounding of f32 over a few steps
 near_formula() {
     _said=$("$tool" average "$dir/$1/out" "$2" "$3" "$4" "$5" 2>&1)
-    echo "$_said" | awk '{ exit !(NF == 3 && $1 < 3e-7 && $3 == 12) }'
+    echo "$_said" | awk -v n="${7:-12}" '{ exit !(NF == 3 && $1 < 3e-7 && $3 == n) }'
     ok $? "$6: within $_said tensors"
 }
 bytes() { sed -n 's/.*"bytes":{\([^}]*\)}.*/\1/p' "$dir/stdout" | tr ',' '\n' | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"; }
@@ -93,11 +93,17 @@ if have_ranks; then
     is "$rc $(id from-zero3)" "0 $(id from-two)" "one rank goes on from what ranks wrote in parts as from what one wrote"
     on 2 tensor --ema 0.7 --tensor 2
     near_formula tensor 7 0.7 0 0 "matrices that ranks divide"
+    sed 's/^layers = 1/layers = 2/' "$dir/run.ini" >"$dir/deep.ini"
+    train "$pretrain" "$dir/deep.ini" deep --ema 0.7 --clip 0
+    train "$launch 2 -- $pretrain" "$dir/deep.ini" pipeline --ema 0.7 --clip 0 --pipeline 2
+    near_formula pipeline 7 0.7 0 0 "layers that ranks divide" 21
+    is "$(id pipeline)" "$(id deep)" "which are the bits of one rank"
 else
     skip "two ranks" "ranks cannot be started here"
     for z in 1 2 3; do skip "zero = $z" "ranks cannot be started here"; done
     skip "a checkpoint that ranks wrote" "ranks cannot be started here"
     skip "matrices that ranks divide" "ranks cannot be started here"
+    skip_some 2 "ranks cannot be started here"
 fi
 
 # --- who takes them ---
@@ -129,4 +135,4 @@ says "ema_start belongs to ema" "is refused"
 sed '/^\[model\]/,$d; /^precision/d; /^valid_interval/d' "$dir/run.ini" >"$dir/sft.ini"
 train "$stages/lf-sft" "$dir/sft.ini" low --ema 0.7 --lora-rank 4 --init-from "$dir/none/out/checkpoint"
 says "ema averages all weights of a model; with an adapter (lora_rank) leave it out" "an adapter has none, and the run says so"
-finish 33
+finish 35

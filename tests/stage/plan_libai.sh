@@ -64,7 +64,7 @@ fits 2,2,4 128 2048 32 1024 full
 fits 4,2,4 192 6144 48 1536 full
 fits 2,4,4 256 4096 64 1024 full
 
-# T5 with 24 layers of 1,024 channels on each side at the same layouts, and Swin-B, whose ranks share the batch.
+# T5 with 24 layers of 1,024 channels on each side at the same layouts, and Swin-B, with and without divided matrices.
 t5() { # t5 DATA TENSOR PIPELINE MICRO GLOBAL RECOMPUTE: total in $most
     {
         printf '[stage]\ndata = %s\nsteps = 10\nprecision = bf16\nobjective = span\nseq_length = 512\nsource_length = 512\nsentinel_token = 32099\n' "$dir/data"
@@ -75,9 +75,9 @@ t5() { # t5 DATA TENSOR PIPELINE MICRO GLOBAL RECOMPUTE: total in $most
         >"$dir/stdout" 2>"$dir/err"
     most=$(largest)
 }
-swin() { # swin DATA MICRO ZERO RECOMPUTE
+swin() { # swin DATA MICRO ZERO RECOMPUTE [TENSOR]
     { printf '[stage]\ndata = %s\nobjective = classes\nsteps = 10\nprecision = bf16\n' "$dir/data"; cat "$LF_SRCDIR/models/swin-base.ini"; } >"$dir/libai.ini"
-    "$pretrain" --config "$dir/libai.ini" --plan --ranks "$1" --micro-batch "$2" --batch $(($1 * $2)) --max-patches $(($2 * 3136)) --max-tiles "$2" --zero "$3" \
+    "$pretrain" --config "$dir/libai.ini" --plan --ranks $(($1 * ${5:-1})) --tensor "${5:-1}" --micro-batch "$2" --batch $(($1 * $2)) --max-patches $(($2 * 3136)) --max-tiles "$2" --zero "$3" \
         --recompute "$4" >"$dir/stdout" 2>"$dir/err"
     most=$(largest)
 }
@@ -98,6 +98,8 @@ other swin 1 32 0 none
 other swin 8 32 0 none
 other swin 8 32 3 none
 other swin 32 128 1 full
+other swin 1 64 0 full 4
+other swin 2 64 0 full 2
 
 # With everything computed again a layer holds what it reads, of each micro-batch under way, and nothing that ranks sum or gather: 16,384 rows of 1,024 channels in
 # bf16, which ranks that divide rows have a quarter of each. Sums in f32 would be two more of them each.
@@ -116,4 +118,4 @@ for m in bert gpt2; do
     is "$(held $m)" $((16384 * 1024 * 2)) "$m, tensor = 4: a layer more holds its input"
     is "$(held $m --sequence-parallel)" $((16384 * 1024 * 2 / 4)) "  rows divided: a quarter of it"
 done
-finish 31
+finish 33
