@@ -22,8 +22,8 @@
  *     vision.* projector.*     patterns over the names of encoder and projector, of which nothing
  *                              else takes in a layer: vision.layers.*.attn.qkv.weight; the matrix
  *                              of patches has no adapter
- *     layers.*.moe.experts.*   patterns over the matrices of experts, each of which has an adapter of
- *                              its own; gate, up, down and all take them in too. With
+ *     layers.*.moe.experts.*   patterns over the matrices of experts, each of which has an adapter
+ *                              of its own; gate, up, down and all take them in too. With
  *                              layers.*.moe.experts.gate+up.weight both read one A
  * The router of a mixture has no adapter. score.weight of a reward model is new, so
  * it is trained whole beside the adapters (head), and so are the matrices of labels (labels.* and
