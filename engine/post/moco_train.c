@@ -469,6 +469,7 @@ lf_moco_train *lf_moco_train_create(const struct lf_moco_train_opts *o, lf_err *
                                   .pictures = true,
                                   .augment = &t->o.augment,
                                   .repeats = 2,
+                                  .least_valid = 2,
                                   .averages = true,
                                   .declare = declare,
                                   .graph = graph,

@@ -321,6 +321,20 @@ static int check_words(lf_trainer *t, lf_err *err)
     return 0;
 }
 
+/* What an objective needs of a validation, before anything is trained. */
+static int check_valid(const lf_trainer *t, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    const int64_t n = t->vdata ? lf_loader_samples(t->vdata) : 0;
+    return !o || !t->vdata || n >= o->least_valid
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "the valid split has %lld %s, and this objective compares %lld at least; "
+                         "prepare more (valid_fraction), raise valid_tokens, or set valid_interval "
+                         "= 0 for no validation",
+                         (long long)n, o->units ? o->units : "samples", (long long)o->least_valid);
+}
+
 int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
@@ -334,6 +348,8 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         return rc;
     tell_dropped(t, t->data, t->c->n_sources, "train");
     tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
+    if ((rc = check_valid(t, err)) != 0)
+        return rc;
     memcpy(t->tokenizer, lf_loader_info(t->data, 0)->tokenizer_sha256, sizeof(t->tokenizer));
     if (lf_train_words(t->c) && (rc = check_words(t, err)) != 0)
         return rc;

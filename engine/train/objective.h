@@ -64,7 +64,8 @@ typedef struct lf_objective {
     bool pictures;
     bool captions; /* with pictures: it reads the tokens of documents all the same */
     const struct lf_augment *augment; /* pictures that are trained on are changed so; NULL: none */
-    int repeats; /* each sample comes so many times in a batch (loader.h); 0, 1: once */
+    int64_t least_valid; /* a validation has so many samples at least, or the run is refused */
+    int repeats;         /* each sample comes so many times in a batch (loader.h); 0, 1: once */
     /* It reads whole texts, so the tokens of its model may see what follows them */
     bool whole_texts;
     /* With whole_texts: what is behind the first token of this number in a text is of type 1 (the

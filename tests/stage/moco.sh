@@ -142,6 +142,10 @@ wrong "masters = bf16: with objective = moco" "$dir/run.ini" --precision bf16 --
 wrong "pipeline: with objective = moco ranks share the batch and divide matrices (tensor) alone" "$dir/run.ini" --pipeline 2
 wrong "init_from: with objective = moco" "$dir/run.ini" --init-from "$dir/one/out/checkpoint"
 wrong "not a multiple of 4" "$dir/run.ini" --batch 6 --micro-batch 2 --max-patches 50 --max-tiles 2
+for i in 0 1 2 3 4 5; do echo "{\"images\": [\"rgb8.png\"], \"prompt\": \"<image> $i\", \"label\": 0}"; done >"$dir/few.jsonl"
+must "$stages/lf-tokenize" --tokenizer "$golden" --processor "$golden" --shape prompt --unmapped ignore --media-dir "$images" --valid-fraction 0.1 \
+    --out "$dir/few" "$dir/few.jsonl"
+wrong "the valid split has 1 pictures, and this objective compares 2 at least" "$dir/run.ini" --data "$dir/few/shards" --batch 4 --micro-batch 4
 wrong "moco_dim belongs to objective = moco" "$dir/probe.ini" --moco-dim 8
 wrong "mixup belongs to objective = classes" "$dir/run.ini" --mixup 1
 sed '/^moco/d; s/^objective.*/objective = mae/' "$dir/run.ini" >"$dir/mae.ini"
@@ -152,4 +156,4 @@ wrong "objective = moco trains an encoder of pictures alone" "$dir/heads.ini"
 sed '/^freeze/d' "$dir/probe.ini" >"$dir/trained.ini"
 wrong "classes.norm normalises by constants of an encoder that is not" "$dir/trained.ini"
 
-finish 33
+finish 34
