@@ -218,6 +218,10 @@ int main(void)
         "tensor=4 qk_norm=yes position=alibi embed=scaled mlp=aux types=bf16_state",
         "tensor=2 biases=qkv kv_heads=1 block=sandwich window=all mask=prefix embed=scaled "
         "mlp=aux types=bf16",
+        /* adapters of experts, too */
+        "tensor=8 head=unit biases=qkv kv_heads=4 qk_norm=yes norm=layer block=sandwich keys=sinks "
+        "window=all position=none mask=both embed=narrow mlp=aux types=bf16 adapter=lora",
+        "tensor=2 qk_norm=yes block=sandwich window=all mlp=aux types=bf16 adapter=lora",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         TAP(2, test_row(rows[i]));
