@@ -178,7 +178,7 @@ static float *read(struct rig *r, int i, enum lf_pkind kind, int64_t *n)
 {
     lf_err err = LF_ERR_INIT;
     const struct lf_param_desc *d = lf_pstore_desc(r->ps, i);
-    *n = d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1);
+    *n = d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1) * (d->ndim > 2 ? d->dims[2] : 1);
     float *x = malloc((size_t)*n * sizeof *x);
     if (lf_pstore_read(r->ps, i, kind, x, (size_t)*n * sizeof *x, &err))
         tap_bail("%s", err.text);
@@ -232,15 +232,18 @@ static void merge_rows(struct rig *r, int i_w, float *w, const char *of, int64_t
     int64_t n;
     if (ia < 0)
         return;
-    const int64_t rank = lf_pstore_desc(r->ps, ia)->dims[0], cols = d->dims[1];
+    const bool experts = d->ndim == 3; /* matrices behind each other, with an A each */
+    const int64_t rank = lf_pstore_desc(r->ps, ia)->dims[experts], cols = d->dims[1 + experts],
+                  rows = experts ? d->dims[0] * d->dims[1] : d->dims[0];
     float *a = read(r, ia, LF_P_MASTER, &n);
     snprintf(name, sizeof name, "%s.lora_B", of);
     float *b = read(r, lf_pstore_find(r->ps, name), LF_P_MASTER, &n);
-    for (int64_t i = 0; i < d->dims[0]; i++)
+    for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < cols; k++) {
+            const int64_t at = experts ? i / d->dims[1] * rank : 0;
             double s = 0;
             for (int64_t j = 0; j < rank; j++)
-                s += (double)b[(row + i) * rank + j] * (double)a[j * cols + k];
+                s += (double)b[(row + i) * rank + j] * (double)a[(at + j) * cols + k];
             w[i * cols + k] += (float)(scale * s);
         }
     free(a);
@@ -270,7 +273,7 @@ static void merge(struct rig *m, struct rig *r, double scale)
         char of[128];
         float *w = read(m, i, LF_P_MASTER, &n);
         snprintf(of, sizeof of, "%.*s", (int)(strlen(d->name) - strlen(".weight")), d->name);
-        if (d->ndim == 2)
+        if (d->ndim >= 2)
             merge_rows(r, i, w, of, 0, scale);
         for (int k = i; k > 0 && strcmp(lf_pstore_desc(m->ps, k - 1)->group, d->group) == 0; k--)
             row += lf_pstore_desc(m->ps, k - 1)->dims[0];
@@ -716,7 +719,10 @@ int main(void)
     TAP(1, refuse(&c, "q+z", 2, LF_EINVAL, "q+z matches no linear layer"));
     TAP(1, refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no"));
     TAP(1, refuse(&c, "q", 0, LF_EINVAL, "lora_rank"));
-    TAP(1, refuse(&moe, "all", 2, LF_ENOTSUP, "experts"));
+    TAP(7, test_targets(&moe, "layers.*.moe.experts.*", 2 * 6, false));
+    TAP(7, test_targets(&moe, "q layers.*.moe.experts.gate+up.weight", 2 * 3 + 3 * 2, false));
+    TAP(1, refuse(&moe, "layers.*.moe.experts.gate+up.weight gate", 2, LF_EINVAL,
+                  "are named twice, joined with others and not"));
     moe.expert_bias = true; /* [E, N], and no matrix of a layer */
     TAP(1, refuse(&moe, "layers.*.moe.experts.gate.bias", 2, LF_EINVAL, "matches no linear layer"));
     TAP(4, test_json());
