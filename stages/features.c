@@ -79,6 +79,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     f->o = o;
     f->out = lf_optset_str(o, "out");
     f->run = (struct lf_encode_opts){.checkpoint = lf_optset_str(o, "checkpoint"),
+                                     .averages = lf_optset_choice(o, "weights") == 1,
                                      .max_patches = lf_optset_int(o, "max_patches"),
                                      .max_tiles = lf_optset_int(o, "max_tiles"),
                                      .compute = lf_stage_precision(o),

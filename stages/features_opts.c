@@ -16,6 +16,7 @@ static const lf_opt opts[] = {
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
      LF_OPT_CHECKPOINT,
      .help = "the model whose encoder of pictures runs; nothing else of it is read"},
+    LF_WEIGHTS_ROW(""),
     {.name = "data",
      .group = "data",
      .type = LF_OPT_PATH,

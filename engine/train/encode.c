@@ -144,11 +144,22 @@ static int bind(struct encode *e, const lf_ckpt *c, lf_err *err)
     return e->ex ? lf_weights_load_vision(e->ps, c, LF_WEIGHTS_PREFIX, err) : err->rc;
 }
 
+/* Opens the checkpoint, whose weights are those that were asked for. Averages that are not there
+ * are no checkpoint that is not there yet, so lf_encode_plan must not see LF_ENOENT for them. */
+static int open_ckpt(lf_ckpt **c, const struct lf_encode_opts *o, enum lf_ckpt_check check,
+                     int threads, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    const int rc = lf_ckpt_open_checked(c, o->checkpoint, check, threads, err);
+    if (rc != 0 || !o->averages || lf_ckpt_averages(*c, &why) == 0)
+        return rc;
+    return lf_fail(err, why.rc == LF_ENOENT ? LF_EINVAL : why.rc, "%s", why.text);
+}
+
 static int open_encoder(struct encode *e, lf_err *err)
 {
     lf_ckpt *c = NULL;
-    int rc =
-        lf_ckpt_open_checked(&c, e->o->checkpoint, LF_CKPT_CHECK_STRUCTURE, e->o->threads, err);
+    int rc = open_ckpt(&c, e->o, LF_CKPT_CHECK_STRUCTURE, e->o->threads, err);
     if (rc == 0)
         rc = lf_weights_config(&e->mc, c, err);
     if (rc == 0)
@@ -785,7 +796,7 @@ int lf_encode_plan(json_t **out, const struct lf_encode_opts *o, lf_err *err)
 {
     struct encode e = {.o = o, .record = -1};
     lf_ckpt *c = NULL;
-    int rc = lf_ckpt_open_checked(&c, o->checkpoint, LF_CKPT_CHECK_READS, 1, err);
+    int rc = open_ckpt(&c, o, LF_CKPT_CHECK_READS, 1, err);
     if (rc == 0)
         rc = lf_weights_config(&e.mc, c, err);
     if (rc == 0)

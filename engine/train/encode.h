@@ -18,6 +18,7 @@
 
 struct lf_encode_opts {
     const char *checkpoint;
+    bool averages;           /* its averages in place of the weights (ckpt.h, lf_ckpt_averages) */
     const char *const *data; /* [n_data] `shards` artifacts */
     size_t n_data;
     const char *out; /* directory of the artifact */

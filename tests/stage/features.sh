@@ -21,7 +21,7 @@ sft() { # sft NAME ARGS...
 features() { # features NAME ARGS...
     _name=$1
     shift
-    $under "$stages/lf-features" --checkpoint "$dir/$model/checkpoint" --data "$dir/$model.tok/shards" --max-patches ${most:-300} --threads 1 \
+    $under "$stages/lf-features" --checkpoint "${of:-$dir/$model/checkpoint}" --data "$dir/$model.tok/shards" --max-patches ${most:-300} --threads 1 \
         --out "$dir/$_name" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
@@ -94,6 +94,28 @@ is "$? $(disk)" "1 $(on_disk llava.f32)" "the plan of the stage knows the bytes 
 features said --plan --data "$dir/nothing"
 grep -q 'data that does not exist yet' "$dir/stdout" && ! grep -q disk_bytes "$dir/stdout"
 ok $? "and says where they follow from shards that are not there yet" "$dir/stdout"
+
+# --- averages of its weights ---
+sft averaged --ema 0.5 --freeze 'head.*'
+must "$stages/lf-convert" --from "$dir/averaged/out/checkpoint" --weights ema --out "$dir/average.hf"
+must "$stages/lf-convert" --from "$dir/average.hf/model" --out "$dir/average" --verify none
+of=$dir/averaged/out/checkpoint
+features of_average --weights ema
+features of_weights
+of=$dir/average/checkpoint
+features as_weights
+of=
+cmp "$dir"/of_average/features/*.h5 "$dir"/as_weights/features/*.h5 >"$dir/stdout" 2>&1
+ok $? "weights = ema: the bytes of features of the model that convert makes of the averages" "$dir/stdout"
+! cmp -s "$dir"/of_average/features/*.h5 "$dir"/of_weights/features/*.h5
+[ $? -eq 0 ] && [ -e "$dir/of_weights/features/manifest.json" ]
+ok $? "which are others than those of the weights"
+sft on_average --init-from "$dir/average/checkpoint" --features "$dir/of_average/features"
+is $rc 0 "and a training of that model reads them" "$(cat "$dir/err")"
+features of_none --weights ema
+says "averages" "weights = ema of a checkpoint without averages"
+features of_none --weights ema --plan
+says "averages" "and in the plan"
 
 # --- a model from parts: the encoder of vision_from ---
 {
@@ -318,4 +340,4 @@ ok $? "a second run has nothing to do"
 "$lf" show >"$dir/stdout" 2>"$dir/err" && "$lf" artifacts >>"$dir/stdout" 2>"$dir/err" && grep -q ' features ' "$dir/stdout"
 ok $? "the features are an artifact"
 
-finish 45
+finish 50
