@@ -227,6 +227,33 @@ static void test_exclusion(void)
     tap_i64(lf_lock_holder((char[8]){0}, 8, path, &err), 0, "nobody");
 }
 
+/* Does a child know itself as others know it? Under an emulator of processors it reads the start of
+ * its parent, and then its lock looks like that of a process that is gone. */
+static bool children_know_themselves(void)
+{
+    lf_proc_id child = {0}, seen = {0};
+    int to[2], back[2];
+    char go = 0;
+    if (pipe(to) || pipe(back))
+        tap_bail("no pipes");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        lf_proc_self(&child, NULL);
+        (void)!write(to[1], &child, sizeof child);
+        (void)!read(back[0], &go, 1); /* until it was looked at */
+        _exit(0);
+    }
+    const bool got = read(to[0], &child, sizeof child) == sizeof child;
+    const bool same = got && lf_proc_of(&seen, pid, NULL) == 0 && seen.start == child.start;
+    (void)!write(back[1], &go, 1);
+    waitpid(pid, NULL, 0);
+    for (int k = 0; k < 2; k++) {
+        close(to[k]);
+        close(back[k]);
+    }
+    return same;
+}
+
 /* Processes that die without releasing fight over the lock; the number inside never sees two at
  * once. */
 static void test_crowd(void)
@@ -266,7 +293,10 @@ static void test_crowd(void)
     lf_buf_init(&b);
     lf_io_read_file(log, 10000, &b, &err);
     tap_i64((int64_t)b.len, KIDS * ROUNDS, "everybody got in");
-    tap_ok(!strchr(b.data, '-'), "one at a time");
+    if (children_know_themselves())
+        tap_ok(!strchr(b.data, '-'), "one at a time");
+    else
+        tap_skip(1, "a child reads another start of itself than its parent does: an emulator");
     lf_buf_fini(&b);
     close(fd);
 }
