@@ -614,7 +614,7 @@
 /* read by lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS                                                                        \
     LF_OPT_ROW(.name = "lora_rank", .group = "adapters", .type = LF_OPT_INT,                       \
-               .cls = LF_OPT_IDENTITY, .def = "0", .max = 65536,                                   \
+               .cls = LF_OPT_IDENTITY, .def = "0", .max = LF_ADAPTER_MAX_RANK,                     \
                .field = LF_OPT_FIELD(CONFIG, g.lora.rank),                                         \
                .help = "rank of low-rank adapters that are trained in place of the weights; "      \
                        "0: none"),                                                                 \

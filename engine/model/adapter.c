@@ -22,8 +22,9 @@ double lf_adapter_scale(const struct lf_adapter_config *a)
 
 int lf_adapter_check(const struct lf_adapter_config *a, lf_err *err)
 {
-    if (a->rank < 1)
-        return lf_fail(err, LF_EINVAL, "lora_rank must be at least 1");
+    if (a->rank < 1 || a->rank > LF_ADAPTER_MAX_RANK)
+        return lf_fail(err, LF_EINVAL, "lora_rank must be at least 1 and at most %d",
+                       LF_ADAPTER_MAX_RANK);
     if (!(a->alpha > 0) || !isfinite(a->alpha))
         return lf_fail(err, LF_EINVAL, "lora_alpha must be above 0");
     if (!(a->dropout >= 0 && a->dropout < 1))
@@ -171,26 +172,29 @@ static int choose_joined(struct choice *c, const lf_pstore *ps, int i, int n, co
     return set ? add_set(c, set, target, lf_pstore_desc(ps, i)->group, err) : 0;
 }
 
-/* Experts whose matrices i and *with read one A, as those do that are one parameter elsewhere: the
- * target that joins them; -1: none does. */
+/* Does the target join gate and up of these experts, and nothing else? */
+static bool joins(const char *target, const char *gate, const char *up)
+{
+    char part[sizeof((struct lf_adapter_config *)0)->target[0]];
+    return strchr(target, '+') && joined_part(part, sizeof part, target, 0) && names(part, gate) &&
+           joined_part(part, sizeof part, target, 1) && names(part, up) &&
+           !joined_part(part, sizeof part, target, 2);
+}
+
+/* Where tensor i is the gate of experts whose up reads the same A, as those do that are one
+ * parameter elsewhere: the target that joins them, and in *with their up. -1: none does. */
 static int joins_experts(const lf_pstore *ps, int i, const struct lf_adapter_config *a, int *with)
 {
-    char part[sizeof a->target[0]];
-    const char *name = lf_pstore_desc(ps, i)->name;
-    for (int t = 0; t < a->n_targets; t++) {
-        if (!strchr(a->target[t], '+') || lf_pstore_desc(ps, i)->ndim != 3 ||
-            !joined_part(part, sizeof part, a->target[t], 0) || !names(part, name) ||
-            !joined_part(part, sizeof part, a->target[t], 1))
-            continue;
-        for (int k = 0; k < lf_pstore_count(ps); k++) {
-            const struct lf_param_desc *d = lf_pstore_desc(ps, k);
-            const size_t layer = strcspn(name + strlen("layers."), ".") + strlen("layers.");
-            *with = k;
-            if (k != i && d->ndim == 3 && !d->adapter && names(part, d->name) &&
-                strncmp(d->name, name, layer + 1) == 0)
-                return t;
-        }
-    }
+    static const char gate[] = ".gate.weight";
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    char up[160];
+    if (d->ndim != 3 || !lf_str_has_suffix(d->name, gate))
+        return -1;
+    snprintf(up, sizeof up, "%.*s.up.weight", (int)(strlen(d->name) - strlen(gate)), d->name);
+    *with = lf_pstore_find(ps, up);
+    for (int t = 0; t < a->n_targets && *with >= 0; t++)
+        if (joins(a->target[t], d->name, up))
+            return t;
     return -1;
 }
 

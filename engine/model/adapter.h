@@ -39,6 +39,7 @@
 #include "engine/store/ckpt.h"
 
 #define LF_ADAPTER_TARGETS 32
+enum { LF_ADAPTER_MAX_RANK = 65536 };
 
 struct lf_adapter_config {
     int64_t rank;

@@ -723,6 +723,10 @@ int main(void)
     TAP(7, test_targets(&moe, "q layers.*.moe.experts.gate+up.weight", 2 * 3 + 3 * 2, false));
     TAP(1, refuse(&moe, "layers.*.moe.experts.gate+up.weight gate", 2, LF_EINVAL,
                   "are named twice, joined with others and not"));
+    TAP(1, refuse(&moe, "layers.*.moe.experts.gate+down.weight", 2, LF_EINVAL,
+                  "gate+down.weight matches no linear layer"));
+    TAP(1, refuse(&moe, "layers.*.moe.experts.gate+up+down.weight", 2, LF_EINVAL,
+                  "gate+up+down.weight matches no linear layer"));
     moe.expert_bias = true; /* [E, N], and no matrix of a layer */
     TAP(1, refuse(&moe, "layers.*.moe.experts.gate.bias", 2, LF_EINVAL, "matches no linear layer"));
     TAP(4, test_json());
