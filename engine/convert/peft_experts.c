@@ -4,8 +4,8 @@
  * the matrices of a layer's experts as gate_up_proj [E, 2 I, H], rows of gate before those of up,
  * and down_proj [E, H, I]; without a gate the first is up_proj. In gpt-oss they are turned, which
  * PEFT knows, and rows of gate and up come in turns; in Llama 4 they are turned and PEFT does not
- * know it. A module whose two parameters are
- * adapted is wrapped twice, the later parameter on the outside. */
+ * know it. A module whose two parameters are adapted is wrapped twice, the later parameter on the
+ * outside. Modules of single experts, as programs before transformers 5 had them, are refused. */
 #include <stdio.h>
 #include <string.h>
 

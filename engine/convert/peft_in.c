@@ -284,6 +284,11 @@ static int find_targets(struct lf_peft *p, const lf_st *s, lf_err *err)
         if (!find(s, module, strlen(module), 0))
             continue;
         const char *ours = p->map.ours[parts->segs[0].src].name;
+        if (p->map.ours[parts->segs[0].src].ndim == 3)
+            return lf_fail(err, LF_ENOTSUP,
+                           "the file adapts %s, a module of one expert; adapters of experts are "
+                           "known of stacked parameters (target_parameters of PEFT)",
+                           module);
         if (p->family->sight && !can_have(ours))
             return refuse_outside(module, ours, err);
         add_module(p, parts);
@@ -337,6 +342,17 @@ static int take_head(struct lf_peft *p, const lf_st *s, lf_ckpt_tensor *t, lf_er
     return rc;
 }
 
+/* Tensor `which` of the adapter of ours that begins with stem. */
+static int name_tensor(struct lf_peft *p, lf_ckpt_tensor *t, const char *stem, int which,
+                       lf_err *err)
+{
+    t->name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", stem,
+                              lf_peft_tensors[which].ours);
+    t->kind = "weight";
+    t->dtype = LF_H5_F32;
+    return t->name ? 0 : LF_ENOMEM;
+}
+
 /* Tensor `which` of a module, its rows in our order, as one of ours or several; *n counts them. */
 static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which,
                        lf_ckpt_tensor *t, size_t *n, lf_err *err)
@@ -359,16 +375,10 @@ static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_u
         memcpy(ours + u->row[r] * cols, x + r * cols, (size_t)cols * sizeof *ours);
     for (int k = 0; k < lf_peft_parts(u, which); k++) {
         const struct lf_peft_part of = lf_peft_part(p, u, which, k);
-        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", of.stem,
-                                     lf_peft_tensors[which].ours);
-        if (!name)
+        t[*n] = (lf_ckpt_tensor){
+            .ndim = sh.cols ? 2 : 1, .shape = {of.rows, sh.cols}, .data = ours + of.at * cols};
+        if (name_tensor(p, &t[(*n)++], of.stem, which, err))
             return LF_ENOMEM;
-        t[(*n)++] = (lf_ckpt_tensor){.name = name,
-                                     .kind = "weight",
-                                     .dtype = LF_H5_F32,
-                                     .ndim = sh.cols ? 2 : 1,
-                                     .shape = {of.rows, sh.cols},
-                                     .data = ours + of.at * cols};
     }
     return 0;
 }
@@ -381,33 +391,24 @@ static int take_stack(struct lf_peft *p, const lf_st *s, const struct lf_peft_ex
     lf_peft_stack_shape(p, x, which, shape);
     const char *theirs = lf_peft_stack_name(p, x, which, err);
     const lf_st_entry *e = theirs ? lf_st_find(s, theirs) : NULL;
-    float *all = NULL,
-          *ours = lf_arena_alloc(p->arena, (size_t)(shape[0] * shape[1]), sizeof *ours, err);
-    if (!theirs || !ours)
+    float *all = NULL, *ours = NULL;
+    if (!theirs)
         return LF_ENOMEM;
-    if (!e)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s is not in the file: an adapter of some layers only is not known here",
-                       theirs);
-    const int rc = read_f32(p, s, e, shape[0], shape[1], &all, err);
-    if (rc != 0)
-        return rc;
-    lf_peft_stack_turn(p, x, which, ours, all, true);
-    for (int k = 0; k < (which ? x->n : 1); k++) {
+    int rc = e ? read_f32(p, s, e, shape[0], shape[1], &all, err)
+               : lf_fail(err, LF_ENOTSUP,
+                         "%s is not in the file: an adapter of some layers only is not known here",
+                         theirs);
+    if (rc == 0 && !(ours = lf_arena_alloc(p->arena, (size_t)e->elems, sizeof *ours, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        lf_peft_stack_turn(p, x, which, ours, all, true);
+    for (int k = 0; k < (which ? x->n : 1) && rc == 0; k++) {
         const int64_t rows = which ? x->rows[k] : p->ac.rank, cols = which ? p->ac.rank : x->cols;
-        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", x->stem[k],
-                                     lf_peft_tensors[which].ours);
-        if (!name)
-            return LF_ENOMEM;
-        t[(*n)++] = (lf_ckpt_tensor){.name = name,
-                                     .kind = "weight",
-                                     .dtype = LF_H5_F32,
-                                     .ndim = 3,
-                                     .shape = {x->experts, rows, cols},
-                                     .data = ours};
+        t[*n] = (lf_ckpt_tensor){.ndim = 3, .shape = {x->experts, rows, cols}, .data = ours};
+        rc = name_tensor(p, &t[(*n)++], x->stem[k], which, err);
         ours += x->experts * rows * cols;
     }
-    return 0;
+    return rc;
 }
 
 /* Is it of a stacked parameter? */

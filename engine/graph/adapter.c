@@ -157,8 +157,8 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int 
         !take_sets(&a, &g, sets, n_sets))
         return lf_fail(err, LF_EINVAL,
                        "adapter of %s: it needs matrices [out, in], or without magnitudes those of "
-                       "experts, sets "
-                       "of members that are there, each once, and a rank of at least 1",
+                       "experts, sets of members that are there, each once, and a rank of at least "
+                       "1",
                        group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc != 0)

@@ -56,12 +56,12 @@ struct lf_adapter_desc {
 
 #define LF_ADAPTER_MEMBERS 32 /* of a group, at most */
 
-/* Declares the tensors of an adapter of `group`, which must hold matrices, or be a tensor of
- * matrices of experts. Bit k of sets[i] puts
- * the k-th member into set i, whose members share one A; n_sets 0 means one adapter for all rows.
- * The group itself does not change; callers usually freeze it before. LF_ENOENT: there is no such
- * group. LF_EINVAL: the group has no matrices [out, in] or no such member, a set is empty, a member
- * is in two, or rank < 1. LF_EEXIST: the group has an adapter. */
+/* Declares the tensors of an adapter of `group`, which must hold matrices, or be one tensor of
+ * matrices of experts. Bit k of sets[i] puts the k-th member into set i, whose members share one A;
+ * n_sets 0 means one adapter for all rows. The group itself does not change; callers usually freeze
+ * it before. LF_ENOENT: there is no such group. LF_EINVAL: the group has no matrices [out, in] or
+ * no such member, a set is empty, a member is in two, experts have magnitudes, or rank < 1.
+ * LF_EEXIST: the group has an adapter. */
 int lf_pstore_adapt(lf_pstore *ps, const char *group, const uint32_t *sets, int n_sets,
                     const struct lf_adapter_desc *d, lf_err *err);
 /* The same for experts whose A is that of `like`, a group of the same experts that has an adapter

@@ -68,8 +68,8 @@ struct lf_attr {
     bool sequence;
     /* linear, moe_linear, embed, dora: a partial sum; another rank adds the bias, the position */
     bool no_bias;
-    bool
-        whole; /* attention: ranks of the context axis do not divide the rows; tp_leave: no ranks */
+    /* attention: ranks of the context axis do not divide the rows; tp_leave: no ranks do */
+    bool whole;
     bool no_record;          /* moe_stats: another node tells what is known of the step */
     bool each;               /* norm: the heads have parameters of their own */
     bool affine;             /* norm: nothing is normalised */
@@ -156,7 +156,7 @@ struct lf_graph {
     size_t n_cut, cap_cut;
     int32_t moe_total; /* input with the balance of all layers of the model; 0: they are here */
     const char *moe_total_name;
-    bool whole; /* of inputs and attention that are declared now */
+    bool whole; /* lf_whole_rows: of what is declared now */
     lf_err err; /* sticky */
 };
 

@@ -93,6 +93,17 @@ run --from "$golden/vlm/gemma3" --parts text --out "$dir/decoder" --verify none
 refused "imported without parts = text" "an adapter of the whole for its decoder alone" --from "$golden/peft/vlm-gemma3" --base "$dir/decoder/checkpoint" --out "$dir/r0"
 
 # what is wrong
+mkdir "$dir/single" "$dir/ranks"
+cp "$golden/peft/mixtral/adapter_config.json" "$dir/single"
+LC_ALL=C sed 's/model\.layers\.0\.mlp\.experts\.base_layer\.lora_A\.weight":/model.layers.0.mlp.experts.0.up_proj.lora_A.weight": /' \
+    "$golden/peft/mixtral/adapter_model.safetensors" >"$dir/single/adapter_model.safetensors"
+refused "a module of one expert" "an adapter of single experts" --from "$dir/single" --base "$dir/qwen3-moe/checkpoint" --out "$dir/r0"
+cp "$golden/peft/mixtral/adapter_model.safetensors" "$dir/ranks"
+for r in 2 9223372036854775807; do
+    sed "s/\"r\": 3/\"r\": $r/" "$golden/peft/mixtral/adapter_config.json" >"$dir/ranks/adapter_config.json"
+    refused "$([ $r = 2 ] && echo 'it is not F32 or BF16' || echo 'at most 65536')" "adapters of experts of another rank than the file says: $r" \
+        --from "$dir/ranks" --base "$dir/mixtral/checkpoint" --out "$dir/r0"
+done
 refused "base" "an adapter needs its base" --from "$golden/peft/llama" --out "$dir/r1"
 refused "holds no adapter of a layer" "a base of another family" --from "$golden/peft/llama" --base "$dir/gpt2/checkpoint" --out "$dir/r2"
 refused "other weights" "merging into other weights" --from "$dir/llama/adapter" --base "$dir/llama/merged/checkpoint" --to checkpoint --out "$dir/r3"
@@ -116,4 +127,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish 135
+finish 138
