@@ -30,7 +30,8 @@ rank_killed 2 "" --expert 2 --batch 3
 # --- other stages ---
 sed -i '/^\[model\]/,$d' "$dir/run.ini"
 echo "init_from = $dir/experts.4:expert=2+zero=1/out/checkpoint" >>"$dir/run.ini"
-trial "an adapter of all layers, and of each expert" sft 2e-5 "2:expert=2 2:tensor=2 4:expert=2+zero=3 4:expert=2+tensor=2 4:expert=2+context=2 2:pipeline=2" --lora-rank 4 --lr 1e-2
+trial "an adapter of all layers, and of each expert" sft 2e-5 "2:expert=2 2:tensor=2 4:expert=2+zero=3 4:expert=2+tensor=2 4:expert=2+context=2 2:pipeline=2 2:tensor=2+expert=2+expert-tensor=1 \
+    4:tensor=2+sequence-parallel+expert=4+expert-tensor=1" --lora-rank 4 --lr 1e-2
 trial "gate and up of experts read one A" sft 2e-5 "2:expert=2 2:tensor=2" --lora-rank 4 --lr 1e-2 --lora-targets q --lora-targets down \
     --lora-targets "layers.*.moe.experts.gate+up.weight"
 for k in "an adapter of all layers, and of each expert.4:expert=2+tensor=2" "gate and up of experts read one A.2:tensor=2"; do
@@ -102,4 +103,4 @@ refused "--ranks 2 --expert-room 3" "set expert to 2 or more"
 refused "--ranks 4 --expert 2 --zero 1 --zero-inner 2" "leave zero_inner out"
 use llama3 1000 2 "kv_heads = 2"
 refused "--ranks 2 --expert 2" "the model has none"
-finish 48
+finish 50
