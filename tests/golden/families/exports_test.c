@@ -337,27 +337,42 @@ static void test_whole(const family *f, bool score)
 
 /* ---- the switches ---- */
 
-/* Switch i of both lists. NULL: there are no more; "": not of this family. */
-static const char *listed_at(size_t i, const lf_model_config *c)
+/* The model as it is, and then each switch of this model once, whichever list has it. */
+enum { MOST_SWITCHES = 1024 };
+struct switches {
+    const char *set[MOST_SWITCHES];
+    size_t n;
+};
+
+static void add_switch(struct switches *s, const char *set)
 {
-    size_t n = 0;
-    while (family_flip_at(n, c))
-        n++;
-    return i < n ? family_flip_at(i, c) : more[i - n];
+    for (size_t k = 0; k < s->n; k++)
+        if (strcmp(s->set[k], set) == 0)
+            return;
+    if (s->n == MOST_SWITCHES)
+        tap_bail("more switches than %d", MOST_SWITCHES);
+    s->set[s->n++] = set;
 }
 
-/* The model as it is, and then each switch once, whichever list has it. */
-static const char *switch_at(size_t i, const lf_model_config *c, json_t *keys, lf_model_config *out)
+static void find_switches(struct switches *s, const lf_model_config *c)
+{
+    const char *set;
+    s->n = 0;
+    add_switch(s, "as it is");
+    for (size_t i = 0; (set = family_flip_at(i, c)); i++)
+        if (*set) /* else it is of other models */
+            add_switch(s, set);
+    for (size_t i = 0; more[i]; i++)
+        add_switch(s, more[i]);
+}
+
+/* The model with switch i; false: it changes nothing, or is refused. */
+static bool switched(const struct switches *s, size_t i, const lf_model_config *c, json_t *keys,
+                     lf_model_config *out)
 {
     lf_err err = LF_ERR_INIT;
-    const char *set = i == 0 ? "as it is" : listed_at(i - 1, c);
     *out = *c;
-    if (i == 0 || !set || !*set)
-        return set;
-    for (size_t k = 0; k < i - 1; k++)
-        if (strcmp(listed_at(k, c), set) == 0)
-            return "";
-    return family_flip(out, keys, set, &err) == 1 ? set : "";
+    return i == 0 || family_flip(out, keys, s->set[i], &err) == 1;
 }
 
 static void test_switches(const family *f)
@@ -366,10 +381,11 @@ static void test_switches(const family *f)
     lf_model_config c;
     json_t *keys = lf_model_config_to_json(&f->config, &err);
     int bad = 0, written = 0, n = 0;
-    const char *set;
-    for (size_t i = 0; (set = switch_at(i, &f->config, keys, &c)); i++)
-        if (*set) {
-            written += try_config(f, set, &c, &bad);
+    static struct switches s;
+    find_switches(&s, &f->config);
+    for (size_t i = 0; i < s.n; i++)
+        if (switched(&s, i, &f->config, keys, &c)) {
+            written += try_config(f, s.set[i], &c, &bad);
             n++;
         }
     json_decref(keys);
@@ -459,14 +475,17 @@ static void make_cases(const char *name, const char *root)
     family *f = family_open(name);
     json_t *keys = lf_model_config_to_json(&f->config, &err);
     int made = 0;
-    const char *set;
-    for (size_t i = 0; (set = switch_at(i, &f->config, keys, &c)); i++) {
-        made += *set ? make_case(f, set, &c, root) : 0;
-        bool score = *set && form_of(f)->classifier &&
+    static struct switches s;
+    find_switches(&s, &f->config);
+    for (size_t i = 0; i < s.n; i++) {
+        if (!switched(&s, i, &f->config, keys, &c))
+            continue;
+        made += make_case(f, s.set[i], &c, root);
+        bool score = form_of(f)->classifier &&
                      lf_model_config_set(&c, "output", "score", "test", &err) == 0 &&
                      lf_model_config_finish(&c, &err) == 0;
         char with[200];
-        snprintf(with, sizeof with, "score %s", set);
+        snprintf(with, sizeof with, "score %s", s.set[i]);
         made += score ? make_case(f, with, &c, root) : 0;
     }
     json_decref(keys);
